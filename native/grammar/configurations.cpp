@@ -42,6 +42,11 @@ uint32_t Configurations::number(std::span<const uint64_t> items) {
     uint8_t ends = 0;
     for (uint64_t item : items)
       if (state_of(item) <= Network::kExit) ends |= uint8_t(1 << state_of(item));
+    if (network_.has_marks())
+      for (uint64_t item : items) {
+        if (network_.item_end(state_of(item)) >= 0) ends |= kItemEnded;
+        if (network_.opening(state_of(item)) >= 0) ends |= kOpened;
+      }
     ends_.push_back(ends);
     rows_.emplace_back();
   }
@@ -56,13 +61,22 @@ void Configurations::put(uint64_t item) {
   set_.push_back(item);
 }
 
-// Follows ended rules to where they return, and numbers the set.
-uint32_t Configurations::close() {
+// Follows ended rules to where they return, and marks, and numbers the set.
+uint32_t Configurations::close(bool is_duplicate) {
   size_t at = 0, sorted = 64;
   for (; at < set_.size(); ++at) {
     const int32_t state = state_of(set_[at]);
-    if (state <= Network::kExit || !network_[state].accepts) continue;
-    for (uint64_t entry : frames_.at(frame_of(set_[at]))) put(entry);
+    if (state <= Network::kExit) continue;
+    if (network_.has_marks()) {
+      const uint32_t frame = frame_of(set_[at]);
+      if (const int32_t to = network_.opening(state); to >= 0) put(pack(to, frame));
+      if (const int32_t to = network_.item_end(state); to >= 0 && !is_duplicate) put(pack(to, frame));
+    }
+    if (!network_[state].accepts) {
+      if (!network_.has_marks()) continue;
+    } else {
+      for (uint64_t entry : frames_.at(frame_of(set_[at]))) put(entry);
+    }
     if (set_.size() > sorted) {
       // Duplicates among those not yet followed would be followed twice.
       std::sort(set_.begin(), set_.begin() + std::ptrdiff_t(at) + 1);
@@ -155,6 +169,25 @@ void Configurations::fill(uint32_t configuration) {
   }
   rows_[configuration] = std::move(row);
   ++filled_;
+}
+
+uint32_t Configurations::after_duplicate(uint32_t configuration, uint8_t byte) {
+  const auto [known, is_new] = after_duplicates_.try_emplace(uint64_t(configuration) << 8 | byte, kDead);
+  if (!is_new) return known->second;
+  expand(configuration);
+  set_.clear();
+  for (uint64_t item : active_)
+    for (auto& edge : network_.edges(state_of(item)))
+      if (edge.lo <= byte && byte <= edge.hi) put(pack(edge.to, frame_of(item)));
+  const uint32_t to = close(true);
+  // What merely waits for its item to be another one leads nowhere.
+  const auto leads_on = [&](uint64_t item) {
+    const int32_t state = state_of(item);
+    if (state <= Network::kExit) return true;
+    return !network_.edges(state).empty() || !network_.calls(state).empty() || !network_.tokens(state).empty();
+  };
+  const auto items = configurations_.at(to);
+  return known->second = std::any_of(items.begin(), items.end(), leads_on) ? to : kDead;
 }
 
 // ---- tokens

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "network.h"
@@ -32,6 +33,11 @@ class Configurations {
     return *rows_[configuration];
   }
   uint32_t after_token(uint32_t configuration, int32_t token);
+  // Whether an item of an array whose items differ may end there; whether such an array was opened just before.
+  bool ends_item(uint32_t configuration) const { return ends_[configuration] & kItemEnded; }
+  bool opens(uint32_t configuration) const { return ends_[configuration] & kOpened; }
+  // As after()[byte], where an item that ends there is equal to an earlier one.
+  uint32_t after_duplicate(uint32_t configuration, uint8_t byte);
   // Tokens that may follow by their number, sorted.
   std::vector<int32_t> tokens(uint32_t configuration);
   bool complete(uint32_t configuration) const { return ends_[configuration] & 1 << Network::kDone; }
@@ -64,7 +70,8 @@ class Configurations {
 
   size_t size() const { return configurations_.size(); }
   size_t memory() const {
-    return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9;
+    return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9 +
+           after_duplicates_.size() * 48;
   }
 
  private:
@@ -73,7 +80,7 @@ class Configurations {
   static uint32_t frame_of(uint64_t item) { return uint32_t(item); }
   uint32_t number(std::span<const uint64_t> items);
   void put(uint64_t item);
-  uint32_t close();
+  uint32_t close(bool is_duplicate = false);
   void expand(uint32_t configuration);
   void fill(uint32_t configuration);
   uint32_t copy_frame(const Configurations& from, uint32_t frame, std::vector<uint32_t>& known);
@@ -81,7 +88,10 @@ class Configurations {
   const Network& network_;
   SpanSet frames_, configurations_;
   std::vector<std::unique_ptr<Row>> rows_;
-  std::vector<uint8_t> ends_;  // of each configuration, bits kDone and kExit: whether it holds these states
+  static constexpr uint8_t kItemEnded = 4, kOpened = 8;
+  // Of each configuration, bits kDone and kExit: whether it holds these states; and the bits above, whether such a one.
+  std::vector<uint8_t> ends_;
+  std::unordered_map<uint64_t, uint32_t> after_duplicates_;  // by configuration and byte
   size_t filled_ = 0;
   uint32_t start_, outside_, unknown_;  // frames: of the grammar, of alone()
 

@@ -64,7 +64,7 @@ int32_t Expressions::add(Op op, std::span<const int32_t> operands, int32_t a, in
     if (n.hash == hash && n.op == op && n.a == a && n.b == b && std::ranges::equal(this->operands(known), operands))
       return known;
   }
-  bool regular = op != Op::rule && op != Op::token;
+  bool regular = op != Op::rule && op != Op::token && op != Op::mark;
   if (!leaf)
     for (int32_t item : operands) regular = regular && nodes_[size_t(item)].regular;
   const auto node = int32_t(nodes_.size());
@@ -80,6 +80,7 @@ bool Expressions::is_text(Op op, std::span<const int32_t> operands) const {
   const auto text = [&](int32_t item) { return nodes_[size_t(item)].text; };
   switch (op) {
     case Op::token:
+    case Op::mark:
     case Op::rule: return false;
     case Op::bytes: return std::ranges::all_of(operands, [](int32_t byte) { return byte < 0x80; });
     case Op::seq:
@@ -196,6 +197,11 @@ class Reader {
         const int32_t rule = next();
         if (rule < 0 || rule >= rules_) fail("uses rule " + std::to_string(rule) + ", which does not exist");
         return {e.make(Op::rule, {}, rule), 0};
+      }
+      case Op::mark: {
+        const int32_t mark = next();
+        if (mark < 0 || mark >= kMarks) fail("has an unknown mark " + std::to_string(mark));
+        return {e.make(Op::mark, {}, mark), 0};
       }
       case Op::same: {
         const int32_t number = next();

@@ -24,13 +24,16 @@ enum class Op : int32_t {
   negate = 10,  // expression: the valid UTF-8 strings that a regular expression does not match
   same = 11,  // number of an earlier expression; those of chars, seq, alt, repeat, both and negate are numbered as they
               // begin
+  mark = 12,  // 0: an array whose items differ was opened; 1: an item of the innermost array has ended. Matches ""
 };
+
+enum Mark : int32_t { kOpening = 0, kItemEnd = 1, kMarks = 2 };
 
 struct Node {
   Op op;
-  int32_t a, b;           // repeat: min, max; rule: index; token: id
+  int32_t a, b;           // repeat: min, max; rule: index; token: id; mark: Mark
   uint32_t first, count;  // operands: numbers of chars and bytes, nodes of the others
-  bool regular;           // holds neither rule nor token
+  bool regular;           // holds neither rule, token nor mark
   bool text;              // is known to match nothing but valid UTF-8
   uint64_t hash;          // of what it is made of, whatever else was made: orders the choices of alt
 };
@@ -44,7 +47,8 @@ class Expressions {
     return {operands_.data() + nodes_[size_t(node)].first, nodes_[size_t(node)].count};
   }
   bool has_operand_nodes(int32_t node) const {
-    return nodes_[size_t(node)].op >= Op::seq && nodes_[size_t(node)].op != Op::rule;
+    return nodes_[size_t(node)].op >= Op::seq && nodes_[size_t(node)].op != Op::rule &&
+           nodes_[size_t(node)].op != Op::mark;
   }
   int32_t size() const { return int32_t(nodes_.size()); }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "unique_masks.h"
+
 namespace anneal::grammar {
 
 namespace {
@@ -17,6 +19,10 @@ std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration) {
   if (configuration < masks_.size() && masks_[configuration]) return masks_[configuration];
   auto mask = std::make_shared<Mask>(vocabulary_.words(), 0);
   make(configuration, *mask);
+  if (network_.has_marks()) {
+    UniqueItems none;
+    restrict_to_unique(vocabulary_, configurations_, configuration, none, *mask);
+  }
   // Making it met further configurations.
   if (masks_.size() < configurations_.size()) masks_.resize(configurations_.size());
   masks_[configuration] = mask;

@@ -1,6 +1,7 @@
 #include "matcher.h"
 
 #include "mask_maker.h"
+#include "unique_masks.h"
 
 namespace anneal::grammar {
 
@@ -52,7 +53,9 @@ std::shared_ptr<Grammar::Space> Grammar::replace(const std::shared_ptr<Space>& f
 // ---- matcher
 
 Matcher::Matcher(std::shared_ptr<Grammar> grammar)
-    : grammar_(std::move(grammar)), space_(grammar_->space()), history_{space_->configurations.start()} {}
+    : grammar_(std::move(grammar)), space_(grammar_->space()), history_{space_->configurations.start()} {
+  if (grammar_->network().has_marks()) items_read_ = {0};
+}
 
 // Moves to a fresh space when this one is full; the others that use it move when it is their turn.
 void Matcher::make_room() {
@@ -81,21 +84,62 @@ bool Matcher::accept(int32_t token) {
   const auto bytes = vocabulary.bytes(token);
   if (vocabulary.is_text(token) && !bytes.empty()) {
     text = history_.back();
-    for (size_t i = 0; i < bytes.size() && text != Configurations::kDead; ++i)
-      text = configurations.after(text)[bytes[i]];
+    if (!follow(bytes, text)) text = Configurations::kDead;
+  }
+  if (now != Configurations::kDead && text == Configurations::kDead && !items_read_.empty()) {
+    // It stands for its text.
+    for (uint8_t byte : bytes) items_.push(byte, false);
+    if (!can_differ(configurations, now, items_)) {
+      for (size_t i = 0; i < bytes.size(); ++i) items_.undo();
+      now = Configurations::kDead;
+    }
   }
   if (now == Configurations::kDead)
     now = text;
   else if (text != Configurations::kDead)
     now = configurations.united(now, text);
   if (now == Configurations::kDead) return false;
-  history_.push_back(now);
+  step(now);
   return true;
+}
+
+// False, and nothing changes: the bytes may not follow.
+bool Matcher::follow(std::span<const uint8_t> bytes, uint32_t& configuration) {
+  auto& configurations = space_->configurations;
+  uint32_t now = configuration;
+  if (items_read_.empty()) {
+    for (uint8_t byte : bytes)
+      if ((now = configurations.after(now)[byte]) == Configurations::kDead) return false;
+  } else {
+    size_t read = 0;
+    for (; read < bytes.size() && now != Configurations::kDead; read += now != Configurations::kDead)
+      now = unique_step(configurations, now, bytes[read], items_);
+    if (now == Configurations::kDead || !can_differ(configurations, now, items_)) {
+      for (; read > 0; --read) items_.undo();
+      return false;
+    }
+  }
+  configuration = now;
+  return true;
+}
+
+void Matcher::step(uint32_t configuration) {
+  history_.push_back(configuration);
+  if (items_read_.empty()) return;
+  items_.commit();
+  items_read_.push_back(items_.size());
+}
+
+void Matcher::rewind(size_t steps) {
+  history_.resize(history_.size() - steps);
+  if (items_read_.empty() || steps == 0) return;
+  items_read_.resize(history_.size());
+  if (items_.size() != items_read_.back()) items_.rewind(items_read_.back());
 }
 
 bool Matcher::end() {
   if (finished() || !complete()) return false;
-  history_.push_back(kFinished);
+  step(kFinished);
   return true;
 }
 
@@ -104,9 +148,8 @@ bool Matcher::accept_bytes(std::span<const uint8_t> bytes) {
   make_room();
   std::lock_guard lock(space_->mutex);
   uint32_t now = history_.back();
-  for (uint8_t byte : bytes)
-    if ((now = space_->configurations.after(now)[byte]) == Configurations::kDead) return false;
-  history_.push_back(now);
+  if (!follow(bytes, now)) return false;
+  step(now);
   return true;
 }
 
@@ -114,7 +157,11 @@ std::shared_ptr<const Mask> Matcher::mask() {
   if (finished()) return std::make_shared<const Mask>(grammar_->vocabulary().words(), 0);
   make_room();
   std::lock_guard lock(space_->mutex);
-  return space_->masks->mask(history_.back());
+  auto mask = space_->masks->mask(history_.back());
+  if (!items_.active()) return mask;
+  auto own = std::make_shared<Mask>(*mask);
+  restrict_to_unique(grammar_->vocabulary(), space_->configurations, history_.back(), items_, *own);
+  return own;
 }
 
 bool Matcher::complete() {

@@ -10,6 +10,7 @@
 
 #include "configurations.h"
 #include "mask.h"
+#include "unique_items.h"
 #include "vocabulary.h"
 
 namespace anneal::grammar {
@@ -72,14 +73,19 @@ class Matcher {
   bool end();
   size_t steps() const { return history_.size() - 1; }
   // Takes back the last `steps` (at most steps()) steps.
-  void rewind(size_t steps) { history_.resize(history_.size() - steps); }
+  void rewind(size_t steps);
 
  private:
   static constexpr uint32_t kFinished = UINT32_MAX - 1;
   void make_room();
+  bool follow(std::span<const uint8_t> bytes, uint32_t& configuration);
+  void step(uint32_t configuration);
   std::shared_ptr<Grammar> grammar_;
   std::shared_ptr<Grammar::Space> space_;
   std::vector<uint32_t> history_;  // configurations: before the first step, and after each
+  // Of a grammar that has arrays whose items differ:
+  UniqueItems items_;
+  std::vector<size_t> items_read_;  // by items_, before the first step, and after each
 };
 
 }  // namespace anneal::grammar

@@ -19,7 +19,8 @@ namespace {
 constexpr int64_t kUnrolled = 192;   // a counted repeat of more weight calls its item, so that a count costs one state
 constexpr int32_t kCounted = 8;      // so many items are counted beside an automaton, rather than by one of their own
 constexpr uint32_t kManyWords = 64;  // a choice of so many words is an automaton of its own where it is repeated
-constexpr int64_t kKept = 24;        // automata of rules of more weight are worth looking up
+constexpr int32_t kMarkSymbols = INT32_MIN;  // this and the next: the marks of Op::mark
+constexpr int64_t kKept = 24;                // automata of rules of more weight are worth looking up
 
 }  // namespace
 
@@ -265,6 +266,7 @@ class NetworkBuilder {
         return;
       }
       case Op::token: nfa.symbol(from, ~n.a, to); return;
+      case Op::mark: nfa.symbol(from, kMarkSymbols + n.a, to); return;
       case Op::seq: {
         const auto items = e_.operands(node);
         for (size_t i = 0; i < items.size(); ++i) {
@@ -383,7 +385,9 @@ class NetworkBuilder {
     for (int32_t s = 0; s < automaton.size(); ++s) {
       for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
       for (auto& edge : automaton.symbols(s)) {
-        if (edge.symbol < 0)
+        if (edge.symbol < kMarkSymbols + kMarks)
+          add_mark(edge.symbol - kMarkSymbols, base + s, base + edge.to);
+        else if (edge.symbol < 0)
           net_.tokens_.push_back({~edge.symbol, base + edge.to});
         else
           net_.calls_.push_back({edge.symbol, base + edge.to});
@@ -392,6 +396,12 @@ class NetworkBuilder {
       net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
                               automaton.accepts(s), automaton.accepts(s) && !leads_on});
     }
+  }
+
+  void add_mark(int32_t mark, int32_t state, int32_t to) {
+    auto& marks = mark == kItemEnd ? net_.item_ends_ : net_.openings_;
+    for (auto* list : {&net_.item_ends_, &net_.openings_}) list->resize(net_.states_.capacity(), -1);
+    marks[size_t(state)] = to;
   }
 
   // A cycle among calls from start states is left recursion. (A callee that can match "" is stepped over in the

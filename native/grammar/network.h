@@ -49,9 +49,14 @@ class Network {
     return {tokens_.data() + begin(s, &State::tokens), tokens_.data() + states_[size_t(s)].tokens};
   }
   bool has_tokens() const { return !tokens_.empty(); }
+  // Where a state goes on without a byte: after an item of an array whose items differ, if it is equal to no earlier
+  // one; after the bracket that opens such an array. -1: nowhere.
+  bool has_marks() const { return !item_ends_.empty(); }
+  int32_t item_end(int32_t s) const { return item_ends_.empty() ? -1 : item_ends_[size_t(s)]; }
+  int32_t opening(int32_t s) const { return openings_.empty() ? -1 : openings_[size_t(s)]; }
   size_t memory() const {
     return states_.size() * sizeof(State) + edges_.size() * sizeof(ByteEdge) + calls_.size() * 8 + tokens_.size() * 8 +
-           rules_.size() * 12;
+           rules_.size() * 12 + (item_ends_.size() + openings_.size()) * 4;
   }
 
  private:
@@ -63,6 +68,7 @@ class Network {
   std::vector<TokenEdge> tokens_;
   std::vector<Rule> rules_;
   std::vector<int32_t> by_order_;
+  std::vector<int32_t> item_ends_, openings_;  // by state; empty: no array's items must differ
 };
 
 // Throws GrammarError "grammar_too_complex", "grammar_left_recursive" or "grammar_empty".

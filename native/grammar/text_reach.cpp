@@ -99,6 +99,8 @@ const TextReaches::Steps& TextReaches::steps(int32_t state) {
   Steps& steps = it->second;
   if (!is_new) return steps;
   steps = own_steps(state);
+  // What follows an item of an array is not looked at.
+  if (network_.item_end(state) >= 0 || network_.opening(state) >= 0) steps.unclear = Groups(~0);
   // Where a rule is called for one character, what follows is known as well.
   for (auto& call : network_.calls(state)) {
     const int32_t start = network_.rule(call.rule).start;

@@ -20,6 +20,11 @@ export type Expr =
   /** `max` -1: without bound. */
   | { kind: "repeat"; item: Expr; min: number; max: number }
   | { kind: "rule"; rule: number }
+  /**
+   * In JSON, right after the bracket that opens an array whose items differ, and right after each of its items: matches "", and
+   * after an item only where it is equal to no earlier one of the array.
+   */
+  | { kind: "mark"; mark: "opening" | "itemEnd" }
   /** What all items match; no rule may stand inside. */
   | { kind: "and"; items: readonly Expr[] }
   /** The valid UTF-8 strings that the item does not match; no rule may stand inside. */
@@ -49,7 +54,9 @@ const OPS = {
   and: 9,
   not: 10,
   same: 11,
+  mark: 12,
 } as const;
+const MARKS = { opening: 0, itemEnd: 1 } as const;
 
 /**
  * The grammar in prefix form: `[version, start, ruleCount]`, then the expression of each rule as its operation's number
@@ -57,7 +64,7 @@ const OPS = {
  *
  * 0 empty; 1 never; 2 chars: n, n x (low, high); 3 bytes: n, bytes; 4 token: id; 5 seq: n, expressions; 6 alt: n,
  * expressions; 7 repeat: min, max, expression; 8 rule: index; 9 and: n, expressions; 10 not: expression; 11 same: what
- * an earlier expression is, by its number. Expressions of the kinds 2, 5, 6, 7, 9 and 10 are numbered as they begin.
+ * an earlier expression is, by its number; 12 mark: 0 opening, 1 end of an item. Expressions of the kinds 2, 5, 6, 7, 9 and 10 are numbered as they begin.
  */
 export function encodeGrammar(grammar: Grammar): Int32Array {
   const words = new Words();
@@ -82,6 +89,10 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
       case "rule":
         words.add(OPS.rule);
         words.add(expr.rule);
+        continue;
+      case "mark":
+        words.add(OPS.mark);
+        words.add(MARKS[expr.mark]);
         continue;
       case "bytes":
         words.add(OPS.bytes);

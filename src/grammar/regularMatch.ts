@@ -4,7 +4,7 @@
 import type { Expr } from "./ir.js";
 import { spend } from "./workBudget.js";
 
-/** `expr` holds no rules and no tokens. */
+/** `expr` holds no rules, tokens or marks. */
 export function isMatch(expr: Expr, text: string): boolean {
   return new Matching(new TextEncoder().encode(text)).covers(expr);
 }
@@ -65,6 +65,7 @@ class Matching {
       }
       case "never":
       case "token":
+      case "mark":
       case "rule":
         return new Set();
     }

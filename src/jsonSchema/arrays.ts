@@ -15,9 +15,15 @@ import {
   numberShape,
   typeShape,
 } from "./shape.js";
+import { leastValues } from "./valueCounts.js";
 
-/** The array with its brackets. `value`: what satisfies the schemas. */
-export function arrayExpr(json: JsonRules, shape: ArrayShape, value: (nodes: Conjunction) => Expr): Expr {
+/** The array with its brackets. `value`: what satisfies the schemas; `opening`: the mark of the first bracket. */
+export function arrayExpr(
+  json: JsonRules,
+  shape: ArrayShape,
+  value: (nodes: Conjunction) => Expr,
+  opening = EMPTY,
+): Expr {
   const { prefix, rest, min, max } = shape;
   const left = (taken: number) => (max === -1 ? -1 : Math.max(0, max - taken));
   const others = (taken: number) => repeat(seq(json.comma, value(rest)), Math.max(0, min - taken), left(taken));
@@ -34,17 +40,21 @@ export function arrayExpr(json: JsonRules, shape: ArrayShape, value: (nodes: Con
     }
     items = seq(value(prefix[0]!), ...tail.reverse());
   }
-  return json.enclosed("[", min === 0 ? optional(items) : items, "]");
+  return json.enclosed("[", min === 0 ? optional(items) : items, "]", opening);
 }
 
 // Arrays whose items are judged together: `contains` with its counts, and `uniqueItems`. A rule for every state: how many
-// items have come, how many of them were found, which values were used.
+// items have come, how many of them were found, which of a few values were used. Of more values, the items are marked, and
+// compared with each other while they are written.
 
 const MAX_STATES = 4000;
 /** Integers between bounds that count as single values. */
 const MAX_INTEGERS = 16n;
-/** Bits of a number. */
-const MAX_VALUES = 30;
+/** Each set of them that was used is a state. */
+const MAX_VALUES = 6;
+
+const OPENING: Expr = { kind: "mark", mark: "opening" };
+const ITEM_END: Expr = { kind: "mark", mark: "itemEnd" };
 
 /** The array with its brackets. `value`: what satisfies the schemas. */
 export function countedArrayExpr(
@@ -53,10 +63,34 @@ export function countedArrayExpr(
   branches: Branches,
   shape: ArrayShape,
   value: (nodes: Conjunction) => Expr,
+  closed: boolean,
 ): Expr {
-  const used = shape.unique === null ? null : new UsedValues(document, branches, shape, shape.unique);
-  const inside = new CountedItems(json, shape, used, value).start();
-  return json.enclosed("[", inside, "]");
+  const used = shape.unique === null ? null : UsedValues.of(document, branches, shape);
+  if (shape.unique === null || used !== null) {
+    return json.enclosed("[", new CountedItems(json, shape, used, value).start(), "]");
+  }
+  checkValues(document, branches, shape, shape.unique, closed);
+  const marked = (nodes: Conjunction) => seq(value(nodes), ITEM_END);
+  if (shape.contained.length === 0) return arrayExpr(json, shape, marked, OPENING);
+  return json.enclosed("[", new CountedItems(json, shape, null, marked).start(), "]", OPENING);
+}
+
+/** Items that must come can differ from all before them: none is ever left without a value. */
+function checkValues(
+  document: SchemaDocument,
+  branches: Branches,
+  { prefix, rest, min, contained }: ArrayShape,
+  origin: SchemaNode,
+  closed: boolean,
+): void {
+  const check = (nodes: Conjunction, count: number) => {
+    if (count < 2 || leastValues(document, branches, nodes, closed) >= count) return;
+    const why = `cannot be enforced where ${count} items must differ that are not seen to have so many values`;
+    throw keywordError(origin, "uniqueItems", why);
+  };
+  for (const [i, nodes] of prefix.slice(0, min).entries()) check(nodes, i + 1);
+  if (min > prefix.length) check(rest, min);
+  for (const one of contained) check([...rest, one.schema], one.min);
 }
 
 interface State {
@@ -163,31 +197,35 @@ function waysToCount(
 class UsedValues {
   /** The bit of each value. */
   private readonly bits = new Map<string, number>();
-  /** By position, the last one for all that follow: null where no other item can be equal. */
-  private readonly tracked: (readonly Scalar[] | null)[] = [];
 
-  constructor(
+  private constructor(
     private readonly document: SchemaDocument,
-    private readonly branches: Branches,
-    { prefix, rest, max }: ArrayShape,
     private readonly origin: SchemaNode,
+    /** By position, the last one for all that follow: null where no other item can be equal. */
+    private readonly tracked: readonly (readonly Scalar[] | null)[],
   ) {
+    for (const key of tracked.flatMap((values) => (values ?? []).map(keyOf))) {
+      if (!this.bits.has(key)) this.bits.set(key, this.bits.size);
+    }
+  }
+
+  /** null: items are of more values. */
+  static of(
+    document: SchemaDocument,
+    branches: Branches,
+    { prefix, rest, max, unique }: ArrayShape,
+  ): UsedValues | null {
     const positions = max === -1 ? [...prefix, rest] : [...prefix, rest].slice(0, max);
-    const sets = positions.map((nodes) => this.valuesOf(nodes));
-    for (const [i, nodes] of positions.entries()) {
+    const sets = positions.map((nodes) => fewValues(branches, nodes));
+    const isKnown = positions.every((nodes, i) => {
       const repeats = i === prefix.length && (max === -1 || max > prefix.length + 1);
+      if (repeats && sets[i] === null) return false;
       const others = positions.filter((_, j) => j !== i && !(sets[i] && sets[j]));
-      const meets = others.some((other) => !branches.excludeEachOther([...nodes, ...other]));
-      if (meets || (repeats && sets[i] === null)) {
-        const why = "can be enforced for items of a few known values, and for items that cannot be equal";
-        throw keywordError(origin, "uniqueItems", why);
-      }
-      this.tracked.push(sets[i]!);
-      for (const key of (sets[i] ?? []).map(keyOf)) if (!this.bits.has(key)) this.bits.set(key, this.bits.size);
-    }
-    if (this.bits.size > MAX_VALUES) {
-      throw keywordError(origin, "uniqueItems", `can be enforced for at most ${MAX_VALUES} different values`);
-    }
+      return others.every((other) => branches.excludeEachOther([...nodes, ...other]));
+    });
+    if (!isKnown) return null;
+    const values = new UsedValues(document, unique!, sets);
+    return values.bits.size <= MAX_VALUES ? values : null;
   }
 
   choices(position: number, used: number): { node: SchemaNode | null; used: number }[] {
@@ -200,29 +238,29 @@ class UsedValues {
       return [{ node: this.document.derive(this.origin, what, { schema: { const: value } }), used: used | bit }];
     });
   }
+}
 
-  /** null: more than a few. */
-  private valuesOf(nodes: Conjunction): Scalar[] | null {
-    const found: Scalar[] = [];
-    for (const branch of this.branches.of(nodes)) {
-      const { literals, types, integer } = typeShape(branch);
-      const { low, high } = numberShape(branch);
-      if (literals !== null) {
-        found.push(...literals);
-        continue;
-      }
-      for (const type of types) {
-        if (type === "null") found.push(null);
-        else if (type === "boolean") found.push(true, false);
-        else if (type !== "number" || !integer || low === null || high === null) return null;
-        else {
-          const min = lowestInteger(low);
-          const max = highestInteger(high);
-          if (max - min >= MAX_INTEGERS) return null;
-          for (let one = min; one <= max; one++) found.push(one);
-        }
+/** null: more than a few. */
+function fewValues(branches: Branches, nodes: Conjunction): Scalar[] | null {
+  const found: Scalar[] = [];
+  for (const branch of branches.of(nodes)) {
+    const { literals, types, integer } = typeShape(branch);
+    const { low, high } = numberShape(branch);
+    if (literals !== null) {
+      found.push(...literals);
+      continue;
+    }
+    for (const type of types) {
+      if (type === "null") found.push(null);
+      else if (type === "boolean") found.push(true, false);
+      else if (type !== "number" || !integer || low === null || high === null) return null;
+      else {
+        const min = lowestInteger(low);
+        const max = highestInteger(high);
+        if (max - min >= MAX_INTEGERS) return null;
+        for (let one = min; one <= max; one++) found.push(one);
       }
     }
-    return [...new Map(found.map((value) => [keyOf(value), value])).values()];
   }
+  return [...new Map(found.map((value) => [keyOf(value), value])).values()];
 }

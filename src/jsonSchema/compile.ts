@@ -280,7 +280,7 @@ class SchemaCompiler {
     if (isFree && min === 0 && max === -1) return this.json.array();
     const value = (nodes: Conjunction) => this.value(nodes);
     if (contained.length === 0 && unique === null) return arrayExpr(this.json, shape, value);
-    return countedArrayExpr(this.json, this.document, this.branches, shape, value);
+    return countedArrayExpr(this.json, this.document, this.branches, shape, value, this.closed);
   }
 
   /** The root, an object, as the parameters of a function. */

@@ -91,6 +91,7 @@ export function spelled(expr: Expr): Expr {
     case "empty":
     case "never":
     case "token":
+    case "mark":
     case "rule":
       return expr;
   }

@@ -127,12 +127,13 @@ export class JsonRules {
     return this.objectRule;
   }
 
-  /** Between brackets; between two brackets with nothing inside there is white space once. */
-  enclosed(open: string, inside: Expr, close: string): Expr {
+  /** Between brackets, the first one marked; between two brackets with nothing inside there is white space once. */
+  enclosed(open: string, inside: Expr, close: string, mark: Expr = EMPTY): Expr {
+    const opening = seq(text(open), mark, this.space);
     if (inside.kind === "repeat" && inside.min === 0 && inside.max === 1) {
-      return seq(text(open), this.space, optional(seq(inside.item, this.space)), text(close));
+      return seq(opening, optional(seq(inside.item, this.space)), text(close));
     }
-    if (inside.kind === "empty") return seq(text(open), this.space, text(close));
-    return seq(text(open), this.space, inside, this.space, text(close));
+    if (inside.kind === "empty") return seq(opening, text(close));
+    return seq(opening, inside, this.space, text(close));
   }
 }

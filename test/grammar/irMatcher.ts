@@ -33,6 +33,8 @@ class Run {
     const { characters } = this;
     switch (expr.kind) {
       case "empty":
+      // Whether items differ is not looked at.
+      case "mark":
         return new Set([start]);
       case "never":
         return new Set();

@@ -5,16 +5,21 @@ import {
   type CompiledGrammar,
   compileGrammar,
   type GrammarBudgets,
+  type GrammarVocabulary,
   prepareVocabulary,
 } from "../../src/runtime/runtime.js";
 
 const END = 256;
-const vocabulary = prepareVocabulary({
-  tokens: Uint8Array.from({ length: 256 }, (_, byte) => byte),
-  offsets: Int32Array.from({ length: 258 }, (_, id) => Math.min(id, 256)),
-  special: Int32Array.of(END),
-  end: Int32Array.of(END),
-});
+const vocabulary = vocabularyOf(Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)));
+
+/** These tokens, and one that ends the output. */
+export function vocabularyOf(tokens: readonly Uint8Array[]): Promise<GrammarVocabulary> {
+  const offsets = new Int32Array(tokens.length + 2);
+  for (const [i, token] of tokens.entries()) offsets[i + 1] = offsets[i]! + token.length;
+  offsets[tokens.length + 1] = offsets[tokens.length]!;
+  const end = Int32Array.of(tokens.length);
+  return prepareVocabulary({ tokens: Buffer.concat(tokens), offsets, special: end, end });
+}
 
 export async function compiled(grammar: Grammar, budgets: GrammarBudgets = {}): Promise<CompiledGrammar> {
   return compileGrammar(await vocabulary, encodeGrammar(grammar), budgets);

@@ -116,10 +116,10 @@ describe("sampling settings reach the device", () => {
 
   test("a constraint that cannot be enforced is refused where it stands", async () => {
     const { ask } = await openChat();
-    const schema = { properties: { a: { type: "array", uniqueItems: true } } };
+    const schema = { properties: { a: { type: "string", format: "color" } } };
     const cases: [object, string][] = [
       [{ structured_outputs: { regex: "a(?=b)" } }, "structured_outputs.regex"],
-      [{ structured_outputs: { json: schema } }, "structured_outputs.json.properties.a.uniqueItems"],
+      [{ structured_outputs: { json: schema } }, "structured_outputs.json.properties.a.format"],
       [{ structured_outputs: { json: "{" } }, "structured_outputs.json"],
       [{ structured_outputs: { json: true, whitespace_pattern: "(" } }, "structured_outputs.whitespace_pattern"],
       [{ structured_outputs: { grammar: "root ::= x" } }, "structured_outputs.grammar"],
@@ -130,7 +130,7 @@ describe("sampling settings reach the device", () => {
       [{ structured_outputs: { json: { not: {} } } }, "structured_outputs.json"],
       [
         { response_format: { type: "json_schema", json_schema: { schema } } },
-        "response_format.json_schema.schema.properties.a.uniqueItems",
+        "response_format.json_schema.schema.properties.a.format",
       ],
       [{ response_format: { type: "structural_tag" } }, "response_format"],
     ];
@@ -140,12 +140,12 @@ describe("sampling settings reach the device", () => {
 
   test("forced calls are refused with a constraint, and for parameters that cannot be enforced", async () => {
     const { ask } = await openChat({ template: CHATML_WITH_TOOLS });
-    const parameters = { properties: { a: { uniqueItems: true } } };
+    const parameters = { properties: { a: { type: "string", format: "color" } } };
     const tools = [
       { type: "function", function: { name: "f" } },
       { type: "function", function: { name: "g", parameters } },
     ];
-    const param = "tools.1.function.parameters.properties.a.uniqueItems";
+    const param = "tools.1.function.parameters.properties.a.format";
     expect((await refusal(ask({ tools, tool_choice: "required" }))).param).toBe(param);
     const named = { type: "function", function: { name: "g" } };
     expect((await refusal(ask({ tools, tool_choice: named }))).param).toBe(param);

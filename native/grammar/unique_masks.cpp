@@ -1,0 +1,127 @@
+#include "unique_masks.h"
+
+#include <array>
+
+namespace anneal::grammar {
+
+namespace {
+
+// Bytes that are looked at for another item; past them one is taken to exist. Only texts of earlier items are followed.
+constexpr int kMaxSteps = 4096;
+
+// Bytes in the order in which they are tried: those that end something first.
+const std::array<uint8_t, 256>& likely_ends() {
+  static const auto kOrder = [] {
+    std::array<uint8_t, 256> order{};
+    std::array<bool, 256> taken{};
+    size_t count = 0;
+    const auto add = [&](int byte) {
+      if (!taken[size_t(byte)]) taken[size_t(byte)] = true, order[count++] = uint8_t(byte);
+    };
+    for (char byte : {'"', '}', ']', ',', ':', '1', '2', '3', '4', '5', '6', '7', '8', '9', '0'}) add(byte);
+    for (int byte = 'a'; byte <= 'z'; ++byte) add(byte);
+    for (int byte = '!'; byte < 256; ++byte)
+      if (byte != '\\') add(byte);
+    add('\\');
+    for (int byte = 0; byte < 256; ++byte) add(byte);
+    return order;
+  }();
+  return kOrder;
+}
+
+}  // namespace
+
+uint32_t unique_step(Configurations& configurations, uint32_t from, uint8_t byte, UniqueItems& items) {
+  uint32_t to = configurations.after(from)[byte];
+  if (to == Configurations::kDead) return to;
+  items.push(byte, configurations.opens(to));
+  if (configurations.ends_item(to) && items.duplicate()) {
+    to = configurations.after_duplicate(from, byte);
+    if (to == Configurations::kDead) items.undo();
+  }
+  return to;
+}
+
+bool can_differ(Configurations& configurations, uint32_t configuration, UniqueItems& items) {
+  const uint32_t level = items.repeating();
+  if (level == UniqueItems::kNone) return true;
+  const auto differs = [&](uint32_t at) {
+    return !items.may_repeat() || items.is_past(level) ||
+           (items.depth() == level + 1 && configurations.ends_item(at) && !items.duplicate());
+  };
+  if (differs(configuration)) return true;
+  struct Place {
+    uint32_t configuration;
+    int next;          // in likely_ends()
+    bool needs_space;  // nothing else may follow
+    bool is_settled;   // more digits do not help
+  };
+  std::vector<Place> path{{configuration, 0, true, items.is_settled()}};
+  bool found = false;
+  for (int steps = 0; !path.empty() && !found;) {
+    auto& [from, next, needs_space, is_settled] = path.back();
+    if (next == 256) {
+      path.pop_back();
+      if (!path.empty()) items.undo();
+      continue;
+    }
+    const uint8_t byte = likely_ends()[size_t(next++)];
+    const bool is_space = !items.in_string() && (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
+    // White space makes no item another one.
+    if (is_space ? !needs_space : is_settled && byte != ',' && byte != ']' && byte != '}') continue;
+    if (configurations.after(from)[byte] == Configurations::kDead) continue;
+    needs_space = needs_space && is_space;
+    const uint32_t to = unique_step(configurations, from, byte, items);
+    if (to == Configurations::kDead) continue;
+    path.push_back({to, 0, true, items.is_settled()});
+    found = differs(to) || ++steps == kMaxSteps;
+  }
+  for (size_t i = 1; i < path.size(); ++i) items.undo();
+  return found;
+}
+
+void restrict_to_unique(const Vocabulary& vocabulary, Configurations& configurations, uint32_t configuration,
+                        UniqueItems& items, Mask& mask) {
+  const auto forbid = [&](int32_t token) { mask[size_t(token) / 32] &= ~(1u << (token % 32)); };
+  const auto forbid_node = [&](int32_t token) {
+    for (; token >= 0; token = vocabulary.same_bytes(token)) forbid(token);
+  };
+  for (int32_t token : configurations.tokens(configuration)) {
+    const auto bytes = vocabulary.bytes(token);
+    for (uint8_t byte : bytes) items.push(byte, false);
+    if (!can_differ(configurations, configurations.after_token(configuration, token), items)) forbid(token);
+    for (size_t i = 0; i < bytes.size(); ++i) items.undo();
+  }
+  const auto& nodes = vocabulary.nodes();
+  const auto& separators = vocabulary.separators();
+  struct Place {
+    uint32_t configuration;
+    bool differs;  // from where it would be without earlier items
+  };
+  std::vector<Place> path(size_t(vocabulary.longest()) + 1);
+  path[0] = {configuration, false};
+  uint32_t depth = 0;
+  for (uint32_t i = 1; i < nodes.size();) {
+    const auto& node = nodes[i];
+    for (; depth >= node.depth; --depth) items.undo();
+    const Place from = path[depth];
+    const uint32_t without = configurations.after(from.configuration)[node.byte];
+    const uint32_t to = unique_step(configurations, from.configuration, node.byte, items);
+    if (to == Configurations::kDead) {
+      if (from.differs || without != Configurations::kDead)
+        for (uint32_t below = i; below < node.next; ++below) forbid_node(nodes[below].token);
+      i = node.next;
+      continue;
+    }
+    path[++depth] = {to, from.differs || to != without};
+    if (node.token >= 0 && !can_differ(configurations, to, items)) forbid_node(node.token);
+    // Where no item can become equal to an earlier one, only another that follows in the same token.
+    const auto reason = !items.active()     ? Separators::kOpenedComma
+                        : items.in_string() ? Separators::kQuotedEnd
+                                            : Separators::kComma;
+    i = path[depth].differs || items.may_repeat() || separators.has(i, reason) ? i + 1 : node.next;
+  }
+  for (; depth > 0; --depth) items.undo();
+}
+
+}  // namespace anneal::grammar
