@@ -245,6 +245,10 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
   memory_types_[int(Memory::Place::readback)] = find({host | vk::kMemoryHostCached, host});
   memory_ = d.memory;
   heap_ = memory_.types[memory_types_[0].front()].heap;
+  writes_straight = facts_.type == vk::kIntegrated;
+  if (const uint32_t both = memory_types_[int(Memory::Place::upload)].front();
+      writes_straight && memory_.types[both].flags & vk::kMemoryDeviceLocal && memory_.types[both].heap == heap_)
+    memory_types_[int(Memory::Place::device)].front() = both;
 
   const vk::PushConstantRange range{vk::kStageCompute, 0, kPushConstantBytes};
   const vk::PipelineLayoutCreateInfo layout{.range_count = 1, .ranges = &range};
@@ -374,20 +378,22 @@ Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place, Parts parts
     g.call.get_buffer_requirements(g.handle, buffer_, &needs);
     const vk::MemoryAllocateFlagsInfo flags{.flags = vk::kAllocateDeviceAddress};
     vk::Result result = vk::kOutOfDeviceMemory;
-    uint32_t heap = 0;
+    vk::MemoryType of{};
     for (const uint32_t type : g.memory_types_[int(place)]) {
       const vk::MemoryAllocateInfo allocate{.next = &flags, .size = needs.size, .memory_type = type};
       result = g.call.allocate_memory(g.handle, &allocate, nullptr, &memory_);
-      heap = g.memory_.types[type].heap;
+      of = g.memory_.types[type];
       // What the host writes is read from its own memory where the device's part of it is full.
       if (result != vk::kOutOfDeviceMemory || place != Place::upload) break;
     }
     g.check(result, bytes);
     g.check(g.call.bind_buffer(g.handle, buffer_, memory_, 0), bytes);
-    if (heap == g.heap_) g.taken_ += counted_ = int64_t(needs.size);
-    const vk::BufferDeviceAddressInfo of{.buffer = buffer_};
-    address_ = g.call.get_buffer_address(g.handle, &of);
-    if (place != Place::device) g.check(g.call.map_memory(g.handle, memory_, 0, ~0ull, 0, &mapped_), bytes);
+    if (of.heap == g.heap_) g.taken_ += counted_ = int64_t(needs.size);
+    const vk::BufferDeviceAddressInfo asked{.buffer = buffer_};
+    address_ = g.call.get_buffer_address(g.handle, &asked);
+    constexpr vk::Flags host = vk::kMemoryHostVisible | vk::kMemoryHostCoherent;
+    if (place != Place::device || (g.writes_straight && (of.flags & host) == host))
+      g.check(g.call.map_memory(g.handle, memory_, 0, ~0ull, 0, &mapped_), bytes);
   } catch (...) {
     release();
     throw;

@@ -79,7 +79,8 @@ class Memory {
   vk::Buffer buffer() const { return buffer_; }
   uint64_t address() const { return address_; }
   int64_t bytes() const { return bytes_; }
-  template <class T> T* mapped() const { return static_cast<T*>(mapped_); }  // not of Place::device
+  // As the host sees it; null: it does not see all of Place::device.
+  template <class T> T* mapped() const { return static_cast<T*>(mapped_); }
   explicit operator bool() const { return bytes_ > 0; }
 
  private:
@@ -133,6 +134,9 @@ class Gpu {
   // What the driver made of shaders so far, for a later Gpu. Any thread.
   std::vector<uint8_t> pipelines() const;
 
+  // Whether the host writes a device's own memory straight where it can, as with one memory for both; else copies go
+  // through memory of its own, which the device reads at a bus's full speed.
+  bool writes_straight = false;
   // Replaced by tests that let calls fail, and make memory scarce.
   vk::DeviceFunctions call;
   vk::InstanceFunctions instance_call;

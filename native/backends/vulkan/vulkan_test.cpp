@@ -1,5 +1,6 @@
 // The Vulkan backend on the first device there is: its arithmetic against the processor's kernels, what it records and
 // submits, and where it finds pages. What it does when calls of the driver fail: faults_test.cpp.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include "probe.h"
 #include "shader_words.h"
 #include "small_model_fixture.h"
+#include "staging.h"
 
 using namespace anneal::vulkan;
 namespace backends = anneal::backends;
@@ -139,7 +141,10 @@ void test_far_pages(const std::shared_ptr<Gpu>& gpu, KvCache cache) {
   bytes = kCount * page, pages = 0;
   gpu->call.create_buffer = [](vk::Device on, const vk::BufferCreateInfo* info, const void* allocator, vk::Buffer* to) {
     const vk::Result result = working.create_buffer(on, info, allocator, to);
-    if (info->size == bytes) pages = *to;
+    if (info->size == bytes)
+      pages = *to;
+    else if (*to == pages)
+      pages = 0;  // those of a model before, whose handle another buffer has now
     return result;
   };
   gpu->call.get_buffer_address = [](vk::Device on, const vk::BufferDeviceAddressInfo* info) {
@@ -227,6 +232,33 @@ void test_words() {
   check(replaced > kShaders / 2, "most shaders multiply and add");
 }
 
+// More than the ring holds, at any place, by the ring and straight.
+void test_staging(const std::shared_ptr<Gpu>& gpu) {
+  constexpr int64_t size = 3 * Staging::kBytes + 12;
+  std::vector<uint32_t> numbers(size_t(size / 4)), found(numbers.size());
+  for (size_t i = 0; i < numbers.size(); i++) numbers[i] = uint32_t(i) * 2654435761u;
+  const bool was = gpu->writes_straight;
+  for (const bool straight : {false, true}) {
+    gpu->writes_straight = straight;
+    Staging staging(gpu);
+    Memory memory(gpu, size + 256);
+    check(straight || !memory.mapped<char>(), "the host sees a GPU's memory only where it writes it straight");
+    staging.zero(memory);
+    int64_t at = 0;
+    for (const int64_t bytes : {int64_t(4), Staging::kBytes + 4, int64_t(100), 2 * Staging::kBytes - 96}) {
+      staging.send(memory, 256 + at, numbers.data() + at / 4, bytes);
+      at += bytes;
+    }
+    staging.finish();
+    check(at == size, "all of it was sent");
+    staging.read(memory, 256, found.data(), size);
+    check(found == numbers, "what goes through the ring arrives whole and in its place");
+    staging.read(memory, 0, found.data(), 256);
+    check(std::all_of(found.begin(), found.begin() + 64, [](uint32_t x) { return x == 0; }), "and nowhere else");
+  }
+  gpu->writes_straight = was;
+}
+
 void test_pipelines() {
   vk::PhysicalDeviceProperties device{};
   device.vendor = 7, device.device = 9, device.pipeline_cache_uuid[3] = 5;
@@ -272,6 +304,7 @@ int main() {
     } else {
       printf("no cooperative matrices: products on them are not tried\n");
     }
+    test_staging(gpu);
     test_pipelines();
     test_replay(gpu);
     for (const KvCache cache : {KvCache::exact, KvCache::int8}) test_far_pages(gpu, cache);

@@ -99,7 +99,7 @@ struct Loader {
           quantization::quantize_row(format, rows.data() + int64_t(from + i) * k, k, raw + i * row_bytes);
         pack_records(format, raw, row_bytes, some, k, to);
       });
-      staging.write(*memory, begin + row / kPanel * panel, packed.data(), int64_t(packed.size()));
+      staging.send(*memory, begin + row / kPanel * panel, packed.data(), int64_t(packed.size()));
       done += double(count) * k;
       if (!complete || (progress && !progress(done / total))) stopped = true;
     }
@@ -116,7 +116,7 @@ struct Loader {
   }
   void put(int64_t begin, std::vector<float>& values) {
     for (float& x : values) x = flushed(x);
-    staging.write(*memory, begin, values.data(), int64_t(values.size()) * 4);
+    staging.send(*memory, begin, values.data(), int64_t(values.size()) * 4);
   }
   // What it has beside its projections and its norm.
   void delta(int l, const DeltaRuleSpec& d, Layer& layer) {
@@ -178,6 +178,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
     w->head = load.matrix(kHead, 0, m.vocab, m.hidden);
   }
   if (load.stopped) return nullptr;
+  load.staging.finish();
   return w;
 }
 
