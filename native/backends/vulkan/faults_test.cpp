@@ -297,6 +297,18 @@ void test_pieces() {
         "elements that shaders cannot count are refused");
 }
 
+// More tokens than a dispatch has workgroups.
+void test_many_rows() {
+  World w;
+  for (const int i : {0, 1, 4}) kCalls[i].make(w);
+  check(throws<backends::UnusableDevice>([&] { draw(w, 0, 65'536, nullptr); }), "a step of too many tokens is refused");
+  const std::vector<int32_t> tokens(4096, 3);
+  const std::vector<backends::TrainRow> rows(16, {.tokens = tokens});
+  check(throws<backends::UnusableDevice>([&] { w.model->forward(rows, w.trainable.get(), nullptr, {}); }),
+        "so is a pass over as many");
+  check(!draw(w, 0, 5, nullptr).empty(), "and others are computed after it");
+}
+
 }  // namespace
 
 int main() {
@@ -308,6 +320,7 @@ int main() {
     const std::vector<Numbers> all = wanted();
     test_small_heap(all);
     test_pieces();
+    test_many_rows();
     kept.reset(), kept = open_gpu(0);
     test_refusals(all);
     test_loss(all);

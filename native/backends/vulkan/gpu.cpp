@@ -301,6 +301,12 @@ void Gpu::plan(std::string part, int64_t bytes, int64_t largest) {
   if (const int64_t free = available(); bytes > free) throw NoDeviceMemory(part_, bytes, free);
 }
 
+void Gpu::require_rows(const std::string& part, int rows) const {
+  if (rows > max_groups_)
+    throw backends::UnusableDevice(part + " is more than this device computes at once, which is " +
+                                   std::to_string(max_groups_));
+}
+
 void Gpu::check(vk::Result result, int64_t bytes) const {
   if (result >= 0) return;
   if (result == vk::kOutOfDeviceMemory || result == vk::kOutOfHostMemory)

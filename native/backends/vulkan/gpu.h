@@ -120,6 +120,9 @@ class Gpu {
   // there, and as many at once as the largest piece has: then nothing has been taken.
   void plan(std::string part, int64_t bytes, int64_t largest = 0);
 
+  // Throws UnusableDevice for more tokens than one dispatch has workgroups.
+  void require_rows(const std::string& part, int rows) const;
+
   // Throws DeviceLost and NoDeviceMemory for what a call says.
   void check(vk::Result, int64_t bytes = 0) const;
 

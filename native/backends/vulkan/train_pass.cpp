@@ -339,7 +339,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   list_entries(rows);
   logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
   if (batch_.rows == 0) return true;
-  if (batch_.rows > m_.gpu->max_groups()) throw backends::NoRoom(int64_t(batch_.rows), m_.gpu->max_groups());
+  m_.gpu->require_rows("a training pass over " + std::to_string(batch_.rows) + " tokens", batch_.rows);
   per_ = int(std::clamp<int64_t>(kLogitBytes / (int64_t(m_.spec.vocab) * 4), 1,
                                  std::max<int64_t>(1, int64_t(entries_.size()))));
   if (m_.spec.recurrent() && trainable_)

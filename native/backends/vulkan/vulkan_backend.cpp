@@ -106,10 +106,7 @@ void VulkanBackend::reserve(std::span<const Run> runs) {
   const GpuModel& m = model_;
   const int rows = batch_.rows, wanted = int(batch_.logit_rows.size());
   const std::string part = "a step of " + std::to_string(rows) + " tokens";
-  if (rows > m.gpu->max_groups())
-    throw backends::UnusableDevice(part + " is more than this device computes at once, which is " +
-                                   std::to_string(m.gpu->max_groups()) +
-                                   ": open the engine with a smaller tokenBudget");
+  m.gpu->require_rows(part, rows);
   MemoryPlan plan(m.gpu, part);
   device_batch_.plan(plan, model_, batch_);
   scratch_.plan(plan, m, rows, device_batch_.rank);
