@@ -17,8 +17,8 @@ TensorValues named_tensors(const Argument& list, const std::vector<model::Tensor
 backends::AdapterValues adapter_values(const model::ModelSpec& model, const model::LoraSpec& spec,
                                        const TensorValues& values);
 
-// [{name, shape}], and with data.
+// [{name, shape}], and with data, which JavaScript takes over.
 napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors);
-napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, const TensorValues& values);
+napi_value named_tensors_out(Js js, const std::vector<model::TensorShape>& tensors, TensorValues values);
 
 }  // namespace anneal::addon

@@ -180,9 +180,10 @@ napi_value Trainer::publish(const Arguments&) {
 napi_value Trainer::read(const Arguments& arguments) {
   const auto part = part_of(arguments.at(0, "part"));
   handle_->require_open();
-  return start(
-      [part](training::Trainer& trainer) { return trainer.read(part); },
-      [handle = handle_](Js js, const TensorValues& values) { return named_tensors_out(js, handle->tensors, values); });
+  return start([part](training::Trainer& trainer) { return trainer.read(part); },
+               [handle = handle_](Js js, TensorValues values) {
+                 return named_tensors_out(js, handle->tensors, std::move(values));
+               });
 }
 
 napi_value Trainer::write(const Arguments& arguments) {
