@@ -125,6 +125,56 @@ void test_replay(const std::shared_ptr<Gpu>& gpu) {
   gpu->call = working;
 }
 
+// Whatever a model has, a decode step that was made before is submitted once and waited for once, sampling included.
+void test_submissions(const std::shared_ptr<Gpu>& gpu) {
+  OneThread pool;
+  const VulkanDevice device(
+      pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); },
+      [](auto&&...) { return std::make_unique<NoSampler>(); });
+  static int submitted, waited;
+  static vk::DeviceFunctions working;
+  working = gpu->call;
+  anneal::sampling::SamplingParams plain;
+  plain.temperature = 0;
+  const anneal::sampling::SamplingState draw(plain, 64);
+  const auto once = [&](const ModelSpec& m, const char* arithmetic, int position, const char* what) {
+    const auto model = device.load(m, {64, kStates}, arithmetic, reader(), nullptr);
+    const std::vector<int32_t> tokens(size_t(position), 3);
+    std::vector<int32_t> blocks;
+    for (int i = 0; i < 64; i++) blocks.push_back(i);
+    backends::Run run{};
+    run.tokens = tokens.data(), run.count = position, run.blocks = blocks.data(), run.recurrent = 0;
+    run.logits = backends::WantedLogits::none;
+    check(model->step({&run, 1}), "a prompt is computed");
+    run.count = 1, run.logits = backends::WantedLogits::last;
+    gpu->call.queue_submit = [](vk::Queue queue, uint32_t count, const vk::SubmitInfo* info, vk::Fence fence) {
+      submitted++;
+      return working.queue_submit(queue, count, info, fence);
+    };
+    gpu->call.wait_fences = [](vk::Device of, uint32_t count, const vk::Fence* fences, uint32_t all, uint64_t most) {
+      waited++;
+      return working.wait_fences(of, count, fences, all, most);
+    };
+    bool sampled = true;
+    for (int i = 0; i < 2; i++) {
+      run.position = position + i;
+      const backends::RowRequest request{.row = 0, .draw = &draw};
+      backends::RowResult result;
+      submitted = waited = 0;
+      sampled &= model->sample(*model->step({&run, 1}), {&request, 1}, {&result, 1});
+    }
+    check(sampled && submitted == 1 && waited == 1, what);
+    gpu->call = working;
+  };
+  ModelSpec m = small_model();
+  once(m, "", 1100, "one submission and one wait over several segments of attention");
+  m.format = TensorFormat::bf16;
+  if (gpu->facts().matrices) once(m, "fast", 5, "one submission and one wait on cooperative matrices");
+  for (const char* name : {"self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj"})
+    m.quantized["model.layers.0." + std::string(name) + ".weight"] = TensorFormat::q8_0;
+  once(m, "", 5, "one submission and one wait with quantised weights");
+}
+
 // Pages are read and written wherever they lie: also where 32 bits count neither their elements nor their granules.
 // Page numbers are large here, and what takes the address of the layer's pages is given one as far before them.
 void test_far_pages(const std::shared_ptr<Gpu>& gpu, KvCache cache) {
@@ -307,6 +357,7 @@ int main() {
     test_staging(gpu);
     test_pipelines();
     test_replay(gpu);
+    test_submissions(gpu);
     for (const KvCache cache : {KvCache::exact, KvCache::int8}) test_far_pages(gpu, cache);
     test_training();
   }
