@@ -37,8 +37,6 @@ const REFUSALS: Readonly<Record<string, RegExp>> = {
   $dynamicRef: /^((optional\/)?dynamicRef|unevaluatedItems|unevaluatedProperties)\.json$/,
   // "regex", and the formats of international host names and mail addresses.
   format: /^(format|optional\/format\/(regex|idn-email|idn-hostname|ecmascript-regex))\.json$/,
-  // Of values without a bound on their number, of which none may be equal.
-  uniqueItems: /^uniqueItems\.json$/,
   // Of names that the schema does not know.
   minProperties: /^(dependencies|dependentSchemas|optional\/dependencies-compatibility)\.json$/,
   // Of steps that take more than a thousand states.
