@@ -174,16 +174,31 @@ ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const float*
   }
 }
 
+// Keys of a block up to a position, in whole vectors.
+ANNEAL_INLINE int keys_up_to(int position, int block) {
+  const int keys = position + 1 - block * kPage;
+  return keys < kPage ? round_to(keys, kLanes) : kPage;
+}
+
+// Into the second-level cache: what products that are cut short have no time for.
+ANNEAL_INLINE void fetch(const void* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) prefetch((const char*)at + i);
+}
+
 // Blocks [begin, end) of one segment; fresh: its first ones.
 template <class T, class Pages>
 void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, const AttentionScratch<T, Pages>& scratch,
                     const SegmentState& state) {
   const int width = round_to(t.head_dim, kLanes);
-  for (int r = 0; fresh && r < t.rows; r++) {
+  int latest = 0;  // position
+  for (int r = 0; r < t.rows; r++) {
+    latest = latest < t.positions[r] ? t.positions[r] : latest;
+    if (!fresh) continue;
     state.maximum[r] = kLowest;
     store(state.sums + r * kLanes, zero());
   }
-  const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage);
+  const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage),
+                page = page_elements(t.head_dim) * int64_t(sizeof(T));
   for (int b = begin; b < end; b++) {
     // Each product, or what takes codes apart, fetches what will be read a block later: pages come from memory and lie
     // apart, so that nothing else could tell.
@@ -192,13 +207,25 @@ void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, cons
     const void* next_values = last ? t.next_v : t.v_pages[b + 1];
     const KvBlock<T> kv = open_block<T, Pages>(t.k_pages[b], t.v_pages[b], t.head_dim, scratch.keys, scratch.values,
                                                next_keys, next_values ? next_values : t.v_pages[b]);
-    multiply_block<T>((const T*)t.q, t.ldq, t.rows, kv.keys, key_panel, t.head_dim, kKeyPanels, scratch.scores, kPage,
-                      false, Pages::kCoded ? nullptr : (const char*)next_keys);
+    // Keys that no row sees are neither fetched nor read: their scores would be masked, their values multiplied with 0.
+    const int seen = keys_up_to(latest, b), next_seen = last ? kPage : keys_up_to(latest, b + 1);
+    Upcoming after_keys, after_values;
+    if constexpr (!Pages::kCoded) {
+      after_keys.at = (const char*)next_keys, after_values.at = (const char*)next_values;
+      if (next_seen < kPage) {  // whole panels of keys, a part of every panel of values
+        fetch(next_keys, next_seen / kLanes * key_panel * int64_t(sizeof(T)));
+        after_keys.step = 0, after_values.step = next_seen;
+      }
+      if (seen < kPage) fetch(next_keys, page);
+    }
+    multiply_block<T>((const T*)t.q, t.ldq, t.rows, kv.keys, key_panel, t.head_dim, seen / kLanes, scratch.scores,
+                      kPage, false, after_keys);
     if constexpr (Pages::kCoded) scale_keys(scratch.scores, t.rows, kv.key_scales);
     const bool first = fresh && b == begin;
     softmax_block(t, b, kv.value_scales, scratch, state, width, first);
-    multiply_block<T>(scratch.probabilities, kPage, t.rows, kv.values, value_panel, kPage, width / kLanes, state.out,
-                      width, !first, Pages::kCoded ? nullptr : (const char*)next_values);
+    if (!Pages::kCoded && seen < kPage && next_values) fetch(next_values, page);
+    multiply_block<T>(scratch.probabilities, kPage, t.rows, kv.values, value_panel, seen, width / kLanes, state.out,
+                      width, !first, after_values);
   }
 }
 

@@ -155,21 +155,26 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
   if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
-// All m rows over NR panels, in tiles of nearly equal height. `next`: null, or NR panels' worth of memory that is read
-// later.
+// What is read after a product: null, or as much memory as its panels take. Few rows fetch `step` bytes of it for each
+// of their vectors, so that 64 are all.
+struct Upcoming {
+  const char* at = nullptr;
+  int64_t step = 64;
+};
+
+// All m rows over NR panels, in tiles of nearly equal height.
 template <class T, int NR>
 void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc,
-                     bool accumulate, const char* next) {
+                     bool accumulate, Upcoming next) {
   constexpr int most = tile_rows<T>(NR);
   const int tiles = (m + most - 1) / most;
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
-    const Ahead ahead =
-        next ? Ahead{next + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles}
-        : m <= kFewRows
-            ? Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64}
-            : Ahead{(const char*)(w + NR * panel) + int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t, 64 / tiles};
+    const int64_t part = int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t;
+    const Ahead ahead = m > kFewRows ? Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles}
+                        : next.at    ? Ahead{next.at, next.step}
+                                     : Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
@@ -288,11 +293,10 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
 }
 #endif
 
-// c [m][16 * npanels] (+)= a [m][k] . W^T over neighbouring panels of `panel` elements. `next`: null, or as much memory
-// as the panels take, which is read later.
+// c [m][16 * npanels] (+)= a [m][k] . W^T over neighbouring panels of `panel` elements.
 template <class T>
 void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
-                    int64_t ldc, bool accumulate, const char* next = nullptr) {
+                    int64_t ldc, bool accumulate, Upcoming next = {}) {
 #ifndef ANNEAL_PAIR_PRODUCT
   if constexpr (kStep<T> == 2)
     if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
@@ -317,7 +321,7 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
     }
     npanels -= width;
     w += width * panel;
-    if (next) next += width * panel * int64_t(sizeof(T));
+    if (next.at) next.at += width * panel * int64_t(sizeof(T));
     c += width * kLanes;
   }
 }
