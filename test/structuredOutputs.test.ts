@@ -263,12 +263,12 @@ test("over HTTP, with openai's client", async () => {
     max_tokens: 300,
   });
   for (const { message, finish_reason } of answer.choices) if (finish_reason === "stop") expectPerson(message.content!);
-  const refused = { ...format, json_schema: { ...json_schema, schema: { uniqueItems: true } } };
+  const refused = { ...format, json_schema: { ...json_schema, schema: { format: "idn-email" } } };
   await expect(
     client.chat.completions.create({ model, messages, response_format: refused, stream: true }),
   ).rejects.toMatchObject({
     status: 422,
-    param: "response_format.json_schema.schema.uniqueItems",
+    param: "response_format.json_schema.schema.format",
   });
 });
 

@@ -2,6 +2,7 @@
 
 import { ANY_CHARACTER, ANY_TEXT, alt, and, type Expr, not, repeat, seq } from "../grammar/ir.js";
 import { regexToExpr } from "../grammar/regex.js";
+import { regexFormat } from "./regexFormat.js";
 
 const OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 export const IPV4 = `${OCTET}(?:\\.${OCTET}){3}`;
@@ -132,6 +133,19 @@ function uuid(version: number): string {
   return `${HEX}{8}-${HEX}{4}-${version}${HEX}{3}-[89ABab]${HEX}{3}-${HEX}{12}`;
 }
 
+/** CSS 2.1, 4.3.6: a name, in any case, three or six digits, or numbers of which all or none are percentages. */
+const COLOR = (() => {
+  const names =
+    "aqua|black|blue|fuchsia|gray|green|lime|maroon|navy|olive|orange|purple|red|silver|teal|white|yellow".replaceAll(
+      /[a-z]/g,
+      (letter) => `[${letter}${letter.toUpperCase()}]`,
+    );
+  const space = "[ \\t\\r\\n\\f]*";
+  const three = (number: string) => `${space}${number}${space}(?:,${space}${number}${space}){2}`;
+  const numbers = [three("[+-]?[0-9]+"), three("[+-]?(?:[0-9]+|[0-9]*\\.[0-9]+)%")];
+  return `${names}|#(?:${HEX}{3}){1,2}|[rR][gG][bB]\\((?:${numbers.join("|")})\\)`;
+})();
+
 const PREFIX_4 = "(?:[12]?[0-9]|3[0-2])";
 const PREFIX_6 = "(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])";
 
@@ -152,6 +166,8 @@ const PATTERNS: Readonly<Record<string, string>> = {
   "uri-template": URI_TEMPLATE,
   uuid: `${HEX}{8}(?:-${HEX}{4}){3}-${HEX}{12}`,
   "json-pointer": JSON_POINTER,
+  // Draft 3's.
+  color: COLOR,
   "relative-json-pointer": `(?:0|[1-9][0-9]*)(?:#|${JSON_POINTER})`,
   // Names that OpenAPI, Pydantic and zod write.
   byte: BASE64,
@@ -196,6 +212,7 @@ const FORMATS: ReadonlyMap<string, () => Expr> = new Map([
   ...ANY_STRING.map((name): [string, () => Expr] => [name, () => ANY_TEXT]),
   ["date-time", () => seq(regexToExpr(DATE), regexToExpr("[Tt]"), regexToExpr(time()))],
   ["hostname", hostname],
+  ["regex", regexFormat],
   // Draft 3's names.
   ["host-name", plainHostname],
   ["ip-address", () => regexToExpr(IPV4)],
@@ -212,7 +229,7 @@ export const FORMAT_NAMES: readonly string[] = [...FORMATS.keys(), ...NUMERIC.ke
  * Names that drafts of the standard define and that are not enforced. A schema that asks for one is refused. Any other name
  * that is not known is the author's own: the standard has such a format say nothing about a value.
  */
-export const UNENFORCED_FORMATS: readonly string[] = ["regex", "idn-email", "idn-hostname", "color", "style", "phone"];
+export const UNENFORCED_FORMATS: readonly string[] = ["idn-email", "idn-hostname", "style", "phone"];
 
 /** The texts of a format; null when it says nothing about strings. `plainHostnames`: as before draft 7. */
 export function formatExpr(name: string, plainHostnames: boolean): Expr | null {

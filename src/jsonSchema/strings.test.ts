@@ -79,6 +79,11 @@ testSchemas([
     ['"08:30:06"', '"22:59:60Z"', '"24:00:00Z"'],
   ],
   [{ type: "string", format: "duration" }, ['"P4DT12H30M5S"', '"P4W"', '"PT1M"'], ['"P"', '"PT"', '"P1D2H"', '"P2S"']],
+  [
+    { type: "string", format: "color" },
+    ['"fuchsia"', '"White"', '"#CC8899"', '"#C89"', '"rgb(255, 0,-3)"', '"rgb(1.5%,0%, .2% )"'],
+    ['"#00332520"', '"puce"', '"light_grayish_red-violet"', '"#C8"', '"rgb(1,2)"', '"rgb(1,2,3%)"', '"rgb(1.5,2,3)"'],
+  ],
   [{ type: "string", format: "url" }, ['"https://a.b/c"'], ['"a b"', '"c"']],
   [{ format: "utc-millisec" }, ["1", "1.5", '"a"', "null"], []],
   // The author's own.
