@@ -178,8 +178,8 @@ struct QuantizedCase {
       const TensorFormat format = spec.format_of(t.name);
       const int64_t row = is_quantized(format) ? quantization::row_bytes(format, t.cols)
                                                : t.cols * (format == TensorFormat::f32 ? 4 : 2);
-      // Panels of 16 rows, each of whole vectors.
-      bytes += !t.cols ? 4 * t.rows : panels_of(int(t.rows)) * ((16 * row + 63) / 64 * 64);
+      // Panels of 16 rows, each of whole vectors, in a buffer.
+      bytes += !t.cols ? 4 * t.rows : Buffer::taken_for(size_t(panels_of(int(t.rows)) * ((16 * row + 63) / 64 * 64)));
     }
     expect(weights == bytes, name + ": takes " + std::to_string(weights) + " bytes for " + std::to_string(bytes));
   }
