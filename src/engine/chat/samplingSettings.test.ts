@@ -116,7 +116,7 @@ describe("sampling settings reach the device", () => {
 
   test("a constraint that cannot be enforced is refused where it stands", async () => {
     const { ask } = await openChat();
-    const schema = { properties: { a: { type: "string", format: "color" } } };
+    const schema = { properties: { a: { type: "string", format: "idn-email" } } };
     const cases: [object, string][] = [
       [{ structured_outputs: { regex: "a(?=b)" } }, "structured_outputs.regex"],
       [{ structured_outputs: { json: schema } }, "structured_outputs.json.properties.a.format"],
@@ -140,7 +140,7 @@ describe("sampling settings reach the device", () => {
 
   test("forced calls are refused with a constraint, and for parameters that cannot be enforced", async () => {
     const { ask } = await openChat({ template: CHATML_WITH_TOOLS });
-    const parameters = { properties: { a: { type: "string", format: "color" } } };
+    const parameters = { properties: { a: { type: "string", format: "idn-email" } } };
     const tools = [
       { type: "function", function: { name: "f" } },
       { type: "function", function: { name: "g", parameters } },
