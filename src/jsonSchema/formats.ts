@@ -2,16 +2,15 @@
 
 import { ANY_CHARACTER, ANY_TEXT, alt, and, type Expr, not, repeat, seq } from "../grammar/ir.js";
 import { regexToExpr } from "../grammar/regex.js";
-import { regexFormat } from "./regexFormat.js";
+import { HEX, regexFormat } from "./regexFormat.js";
 
 const OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 export const IPV4 = `${OCTET}(?:\\.${OCTET}){3}`;
 export const IPV6 = ipv6();
-export const HEX = "[0-9A-Fa-f]";
 
 /** RFC 4291, 2.2: eight groups, one run of them left out, the last two perhaps as IPv4. */
 function ipv6(): string {
-  const group = "[0-9A-Fa-f]{1,4}";
+  const group = `${HEX}{1,4}`;
   const tail = `(?:${group}:${group}|${IPV4})`;
   const forms = [`(?:${group}:){6}${tail}`];
   for (let before = 0; before <= 7; before++) {

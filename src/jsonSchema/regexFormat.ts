@@ -7,7 +7,8 @@ import { regexToExpr } from "../grammar/regex.js";
 
 const GROUP_DEPTH = 3;
 
-const HEX = "[0-9A-Fa-f]";
+/** A digit. */
+export const HEX = "[0-9A-Fa-f]";
 const DIGITS = [..."0123456789"];
 /** Inside brackets. */
 const SYNTAX = "\\^$.*+?()\\[\\]{}|\\\\";
