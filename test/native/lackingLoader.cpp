@@ -12,72 +12,55 @@ namespace vk = anneal::vulkan::vk;
 
 namespace {
 
-bool lacks(const char *what) {
-  return std::string(std::getenv("LACKS")).find(what) != std::string::npos;
-}
+bool lacks(const char* what) { return std::string(std::getenv("LACKS")).find(what) != std::string::npos; }
 
 vk::GetInstanceProcAddr real() {
-  static const auto found = reinterpret_cast<vk::GetInstanceProcAddr>(dlsym(
-      dlopen(std::getenv("REAL_VULKAN"), RTLD_NOW), "vkGetInstanceProcAddr"));
+  static const auto found = reinterpret_cast<vk::GetInstanceProcAddr>(
+      dlsym(dlopen(std::getenv("REAL_VULKAN"), RTLD_NOW), "vkGetInstanceProcAddr"));
   return found;
 }
 
 decltype(vk::InstanceFunctions::get_features) real_features;
-void features(vk::PhysicalDevice device, vk::PhysicalDeviceFeatures2 *to) {
+void features(vk::PhysicalDevice device, vk::PhysicalDeviceFeatures2* to) {
   real_features(device, to);
   struct Link {
     vk::StructureType type;
-    void *next;
+    void* next;
   };
-  for (auto *link = static_cast<Link *>(to->next); link;
-       link = static_cast<Link *>(link->next)) {
+  for (auto* link = static_cast<Link*>(to->next); link; link = static_cast<Link*>(link->next)) {
     if (link->type == vk::kPhysicalDeviceVulkan12Features && lacks("addresses"))
-      reinterpret_cast<vk::PhysicalDeviceVulkan12Features *>(link)
-          ->buffer_device_address = 0;
+      reinterpret_cast<vk::PhysicalDeviceVulkan12Features*>(link)->buffer_device_address = 0;
     if (link->type == vk::kPhysicalDeviceVulkan11Features && lacks("16 bits"))
-      reinterpret_cast<vk::PhysicalDeviceVulkan11Features *>(link)
-          ->storage_buffer_16_bit_access = 0;
+      reinterpret_cast<vk::PhysicalDeviceVulkan11Features*>(link)->storage_buffer_16_bit_access = 0;
   }
 }
 
 decltype(vk::InstanceFunctions::get_properties) real_properties;
-void properties(vk::PhysicalDevice device, vk::PhysicalDeviceProperties2 *to) {
+void properties(vk::PhysicalDevice device, vk::PhysicalDeviceProperties2* to) {
   real_properties(device, to);
-  const auto limit = [&](size_t at, uint32_t value) {
-    std::memcpy(to->properties.limits + at, &value, sizeof value);
-  };
-  if (lacks("shared memory"))
-    limit(vk::kMaxSharedMemoryAt, 16 << 10);
-  if (lacks("invocations"))
-    limit(vk::kMaxInvocationsAt, 128);
+  const auto limit = [&](size_t at, uint32_t value) { std::memcpy(to->properties.limits + at, &value, sizeof value); };
+  if (lacks("shared memory")) limit(vk::kMaxSharedMemoryAt, 16 << 10);
+  if (lacks("invocations")) limit(vk::kMaxInvocationsAt, 128);
 }
 
 decltype(vk::InstanceFunctions::get_queue_families) real_queues;
-void queues(vk::PhysicalDevice device, uint32_t *count,
-            vk::QueueFamilyProperties *to) {
+void queues(vk::PhysicalDevice device, uint32_t* count, vk::QueueFamilyProperties* to) {
   real_queues(device, count, to);
-  for (uint32_t i = 0; to && i < *count && lacks("queue"); i++)
-    to[i].flags = 0;
+  for (uint32_t i = 0; to && i < *count && lacks("queue"); i++) to[i].flags = 0;
 }
 
-template <class F> void *stand_before(F &to, void *found, F instead) {
+template <class F> void* stand_before(F& to, void* found, F instead) {
   to = reinterpret_cast<F>(found);
-  return reinterpret_cast<void *>(instead);
+  return reinterpret_cast<void*>(instead);
 }
 
-} // namespace
+}  // namespace
 
-extern "C" void *vkGetInstanceProcAddr(vk::Instance instance,
-                                       const char *name) {
-  void *const found = reinterpret_cast<void *>(real()(instance, name));
-  const auto is = [&](const char *other) {
-    return std::strcmp(name, other) == 0;
-  };
-  if (is("vkGetPhysicalDeviceFeatures2"))
-    return stand_before(real_features, found, &features);
-  if (is("vkGetPhysicalDeviceProperties2"))
-    return stand_before(real_properties, found, &properties);
-  if (is("vkGetPhysicalDeviceQueueFamilyProperties"))
-    return stand_before(real_queues, found, &queues);
+extern "C" void* vkGetInstanceProcAddr(vk::Instance instance, const char* name) {
+  void* const found = reinterpret_cast<void*>(real()(instance, name));
+  const auto is = [&](const char* other) { return std::strcmp(name, other) == 0; };
+  if (is("vkGetPhysicalDeviceFeatures2")) return stand_before(real_features, found, &features);
+  if (is("vkGetPhysicalDeviceProperties2")) return stand_before(real_properties, found, &properties);
+  if (is("vkGetPhysicalDeviceQueueFamilyProperties")) return stand_before(real_queues, found, &queues);
   return found;
 }

@@ -5,6 +5,7 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
 import { afterAll, describe, expect, it } from "vitest";
 import type { Device } from "../../src/index.js";
 import { listGpus } from "../../src/runtime/runtime.js";
@@ -98,5 +99,22 @@ describe.skipIf(gpus[0]?.problem !== "" || real === undefined)("a driver", () =>
       expect(auto).toBe("opened");
       expect(gpu).toMatch(`unusable_device: ${devices[1]!.gpu!.problem}`);
     }
+  });
+
+  // Validation does not see what shaders reach by addresses, and a device in software does all in order.
+  it.skipIf(!gpus[0]?.exact)("may do all that stands between two barriers in any order", { timeout: 1_200_000 }, () => {
+    const LD_LIBRARY_PATH = loader("backwards", join(import.meta.dirname, "backwardsLoader.cpp"));
+    const all = process.env.ANNEAL_TEST_VULKAN === "all";
+    const tests = all
+      ? "in (bfloat16|float32), its cache|for (qwen3|smollm3_odd)"
+      : "smollm3_odd in bfloat16, its cache exact";
+    const args = ["vitest", "run", "--config", ".vitest.config.ts", "test/native/vulkan.test.ts", "-t", tests];
+    const { stdout, stderr, status } = spawnSync("npx", args, {
+      cwd: root,
+      encoding: "utf8",
+      env: { ...process.env, VK_INSTANCE_LAYERS: "", LD_LIBRARY_PATH, REAL_VULKAN: real! },
+    });
+    expect(stripVTControlCharacters(stdout), stderr).toMatch(/Tests +\d+ passed/);
+    expect(status, stderr).toBe(0);
   });
 });
