@@ -8,7 +8,8 @@
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), node-llama-cpp from the folder NODE_LLAMA_CPP or this one, and onnxruntime-node. All load the same weights (the
  * shape of a published model, random, every layer different), are given the same prompts and threads, and run by turns. `--only` also
- * takes one piece of work, such as rollout-16. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
+ * takes one piece of work, such as rollout-16, or one of other numbers (decode-4x700, rollout-8x1000, prefill-1500, lora-3x333), and
+ * `--shape` the config.json of any Llama or Qwen3 model. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
@@ -23,18 +24,18 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir, totalmem } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
 import { trainingWords } from "../src/cli/demoWords.js";
 import { listGpus, measureGpu } from "../src/runtime/runtime.js";
 import { type MachineRate, machineProbe } from "./machineProbe.js";
-import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";
+import { randomFolder } from "./modelShapes.js";
 import { chats } from "./speed/chats.js";
 import { Program, type Run } from "./speed/program.js";
 import { chart, type Measured, median, table } from "./speed/report.js";
 import { starts } from "./speed/starts.js";
 import { heldOut, loop } from "./speed/task.js";
-import { boundOf, described, tokensOf, workloadsOf } from "./speed/workloads.js";
+import { boundOf, described, tokensOf, workloadsOf, workNamed } from "./speed/workloads.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -57,10 +58,18 @@ const { threads, folder, device, cap } = options;
 const isGpu = device !== "cpu";
 const workloads = workloadsOf(device, Number(cap));
 const rounds = Number(options.rounds);
-const only = (options.only ?? `decode,rollout,prefill,lora,rl${isGpu ? "" : ",loop,start,chats"}`).split(",");
-const shapes = (options.shape ?? (isGpu ? "qwen3-0.6b,qwen3-8b" : "smollm2-135m,qwen3-0.6b")).split(
-  ",",
-) as ModelShape[];
+const only = (
+  options.only ?? (isGpu ? "decode,prefill,lora,rl" : "decode,rollout,prefill,lora,loop,start,chats")
+).split(",");
+for (const name of only) {
+  const named = workNamed(name);
+  if (named) workloads[name] ??= named;
+  const known = [...Object.keys(workloads), "loop", "start", "chats"];
+  if (!known.some((work) => work === name || work.startsWith(`${name}-`))) {
+    throw new RangeError(`--only ${name}: nothing of that name; there are ${known.join(", ")}`);
+  }
+}
+const shapes = (options.shape ?? (isGpu ? "qwen3-0.6b,qwen3-8b" : "smollm2-135m,qwen3-0.6b")).split(",");
 const programs = options.program.split(",");
 const isWanted = (work: string): boolean =>
   only.some((name) => work === name || (!(name in workloads) && work.startsWith(`${name}-`)));
@@ -80,7 +89,7 @@ const python = (packages: string[], file: string, ...args: string[]): string[] |
 };
 
 /** Programs that compute with a shape's weights, by name. */
-function commands(shape: ModelShape, path: string): Record<string, string[] | null> {
+function commands(shape: string, path: string): Record<string, string[] | null> {
   if (isGpu) {
     return {
       anneal: tsx("anneal.ts", path, threads, device, cap),
@@ -173,7 +182,6 @@ const add = (one: Measured | null): void => void (one && all.push(one));
 
 if (Object.keys(workloads).some(isWanted)) {
   for (const shape of shapes) {
-    if (!(shape in modelShapes)) throw new RangeError(`--shape: one of ${Object.keys(modelShapes).join(", ")}`);
     const path = randomFolder(folder, shape);
     const started: Program[] = [];
     for (const [name, command] of Object.entries(commands(shape, path))) {
@@ -182,7 +190,11 @@ if (Object.keys(workloads).some(isWanted)) {
     }
     for (const [name, work] of Object.entries(workloads)) {
       if (!isWanted(name)) continue;
-      add(await measure(shape, described(work), tokensOf(work), started, work, (rate) => boundOf(shape, work, rate)));
+      add(
+        await measure(basename(path), described(work), tokensOf(work), started, work, (rate) =>
+          boundOf(shape, work, rate),
+        ),
+      );
     }
     for (const program of started) await program.end();
   }

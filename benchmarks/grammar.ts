@@ -26,7 +26,7 @@ import { publishedCases } from "./grammar/published.js";
 import { measurePublished } from "./grammar/publishedFigures.js";
 import { schemaCases } from "./grammar/schemas.js";
 import { type BenchmarkVocabulary, benchmarkVocabulary, LongestMatch } from "./grammar/vocabulary.js";
-import { type ModelShape, randomFolder } from "./modelShapes.js";
+import { randomFolder } from "./modelShapes.js";
 
 const EMBEDDED = "embedded";
 
@@ -152,10 +152,7 @@ if (Number(options.batch) > 0) {
   for (const name of options.shape) {
     await batchCost({
       name,
-      folder:
-        name === EMBEDDED
-          ? join(import.meta.dirname, "../models/tiny")
-          : randomFolder(options.folder, name as ModelShape),
+      folder: name === EMBEDDED ? join(import.meta.dirname, "../models/tiny") : randomFolder(options.folder, name),
       sequences: Number(options.batch),
       steps: Number(options.steps),
       grammarOf: async (modelSize) => {

@@ -1,15 +1,44 @@
-/** Shapes of published models, written as Hugging Face folders with random weights: for speed, not for text. */
-import { closeSync, existsSync, mkdirSync, openSync, renameSync, writeFileSync, writeSync } from "node:fs";
-import { join } from "node:path";
+/** Shapes of published models, or of any config.json, written as Hugging Face folders with random weights: for speed, not for text. */
+import { createHash } from "node:crypto";
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
+import { z } from "zod";
 
 const common = {
   hidden_act: "silu",
   rms_norm_eps: 1e-6,
-  attention_bias: false,
+  attention_bias: false as const,
   tie_word_embeddings: true,
   torch_dtype: "bfloat16",
   rope_scaling: null,
 };
+
+/** A family whose tensors `shapeTensors` names: what a config.json must say, with the names and defaults of Hugging Face. */
+const shapeSchema = z.looseObject({
+  model_type: z.enum(["llama", "qwen3"]),
+  hidden_size: z.int().positive(),
+  intermediate_size: z.int().positive(),
+  num_hidden_layers: z.int().positive(),
+  num_attention_heads: z.int().positive(),
+  num_key_value_heads: z.int().positive(),
+  head_dim: z.int().positive().optional(),
+  vocab_size: z.int().positive(),
+  max_position_embeddings: z.int().positive(),
+  rms_norm_eps: z.number().positive().default(1e-6),
+  rope_theta: z.number().positive().default(10000),
+  attention_bias: z.literal(false).default(false),
+  tie_word_embeddings: z.boolean().default(false),
+});
+export type Shape = z.infer<typeof shapeSchema>;
 
 export const modelShapes = {
   "smollm2-135m": {
@@ -69,25 +98,24 @@ export const modelShapes = {
     max_position_embeddings: 40960,
     rope_theta: 1000000,
   },
-} as const;
+} satisfies Record<string, Shape>;
 
-export type ModelShape = keyof typeof modelShapes;
-
-interface Shape {
-  model_type: string;
-  hidden_size: number;
-  intermediate_size: number;
-  num_hidden_layers: number;
-  num_attention_heads: number;
-  num_key_value_heads: number;
-  head_dim?: number;
-  vocab_size: number;
-  tie_word_embeddings: boolean;
+/** One of the shapes above, or that of a config.json. @throws RangeError, ZodError: there is none of that name, or it is of another family. */
+export function shapeOf(name: string): Shape {
+  const known = (modelShapes as Record<string, Shape>)[name];
+  if (known) return known;
+  if (!existsSync(name)) {
+    throw new RangeError(`--shape ${name}: neither a config.json nor one of ${Object.keys(modelShapes).join(", ")}`);
+  }
+  return shapeSchema.parse(JSON.parse(readFileSync(name, "utf8")));
 }
+
+/** What a head is wide, in numbers. */
+export const headDimOf = (c: Shape): number => c.head_dim ?? c.hidden_size / c.num_attention_heads;
 
 /** Tensors of a shape by name. */
 export function shapeTensors(c: Shape): [string, number[]][] {
-  const headDim = c.head_dim ?? c.hidden_size / c.num_attention_heads;
+  const headDim = headDimOf(c);
   const queries = c.num_attention_heads * headDim;
   const keys = c.num_key_value_heads * headDim;
   const out: [string, number[]][] = [["model.embed_tokens.weight", [c.vocab_size, c.hidden_size]]];
@@ -112,13 +140,14 @@ export function shapeTensors(c: Shape): [string, number[]][] {
   return out;
 }
 
-/** Writes `folder/name` unless it is there, and returns its path. Every matrix differs from every other, or caches would flatter. */
-export function randomFolder(folder: string, name: ModelShape): string {
-  const path = join(folder, name);
+/** Writes the weights into `folder` unless they are there, and returns their path. Every matrix differs from every other, or caches would flatter. */
+export function randomFolder(folder: string, name: string): string {
+  const shape = shapeOf(name);
+  const path = join(folder, name in modelShapes ? name : nameOfFile(name));
   const file = join(path, "model.safetensors");
   if (existsSync(file)) return path;
   mkdirSync(path, { recursive: true });
-  const list = shapeTensors(modelShapes[name]);
+  const list = shapeTensors(shape);
   const header: Record<string, unknown> = {};
   let offset = 0;
   for (const [tensor, shape] of list) {
@@ -138,10 +167,10 @@ export function randomFolder(folder: string, name: ModelShape): string {
     return new Uint32Array(new Float32Array([0.07 * (angle - 0.5)]).buffer)[0]! >>> 16;
   });
   let state = 1;
-  for (const [, shape] of list) {
-    const count = shape.reduce((product, size) => product * size, 1);
+  for (const [, dimensions] of list) {
+    const count = dimensions.reduce((product, size) => product * size, 1);
     const data = new Uint16Array(count);
-    if (shape.length === 1) data.fill(0x3f80);
+    if (dimensions.length === 1) data.fill(0x3f80);
     else
       for (let i = 0; i < count; i++) {
         state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -150,7 +179,13 @@ export function randomFolder(folder: string, name: ModelShape): string {
     writeSync(handle, new Uint8Array(data.buffer));
   }
   closeSync(handle);
-  writeFileSync(join(path, "config.json"), `${JSON.stringify(modelShapes[name], null, 1)}\n`);
+  writeFileSync(join(path, "config.json"), `${JSON.stringify(shape, null, 1)}\n`);
   renameSync(`${file}.new`, file);
   return path;
+}
+
+/** Its folder's name, and what tells it from every other. */
+function nameOfFile(config: string): string {
+  const hash = createHash("sha256").update(readFileSync(config)).digest("hex").slice(0, 8);
+  return `${basename(dirname(resolve(config)))}-${hash}`;
 }

@@ -6,7 +6,7 @@ import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:f
 import { join } from "node:path";
 import { Random } from "../models/recipe/random.js";
 import { safetensorsHeader } from "../src/weights/safetensors.js";
-import { type ModelShape, modelShapes, shapeTensors } from "./modelShapes.js";
+import { shapeOf, shapeTensors } from "./modelShapes.js";
 
 const LAYERS = 4;
 const VOCAB = 4096;
@@ -29,11 +29,11 @@ const SUREST = 25;
 const SPREAD = 2.5;
 
 /** Widths of a published shape, with fewer layers and tokens. Written into `folder`, in bfloat16; returns its path. */
-export function outlierFolder(folder: string, name: ModelShape): string {
+export function outlierFolder(folder: string, name: string): string {
   const path = join(folder, `${name}-outliers`);
   mkdirSync(path, { recursive: true });
   const random = new Random(7);
-  const shape = { ...modelShapes[name], num_hidden_layers: LAYERS, vocab_size: VOCAB, tie_word_embeddings: false };
+  const shape = { ...shapeOf(name), num_hidden_layers: LAYERS, vocab_size: VOCAB, tie_word_embeddings: false };
   const list = shapeTensors(shape);
   const large = Array.from({ length: shape.hidden_size }, (_, i) => i % LARGE_EVERY === 37);
   const handle = openSync(join(path, "model.safetensors"), "w");

@@ -16,7 +16,6 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Engine, type ModelOptions } from "../src/index.js";
 import { openWeightFiles } from "../src/weights/index.js";
-import type { ModelShape } from "./modelShapes.js";
 import { outlierFolder } from "./outlierModel.js";
 import {
   CHANGES,
@@ -77,7 +76,7 @@ for (const variant of VARIANTS) {
 }
 const folder = mkdtempSync(join(tmpdir(), "anneal-outliers-"));
 try {
-  for (const shape of ["smollm2-135m", "qwen3-0.6b"] satisfies ModelShape[]) {
+  for (const shape of ["smollm2-135m", "qwen3-0.6b"]) {
     const path = outlierFolder(folder, shape);
     const { vocab } = (await openWeightFiles(path)).config;
     const measured = await divergences(path, spreadTexts(Number(options.texts), 256, vocab));

@@ -14,7 +14,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { machineProbe } from "./machineProbe.js";
-import { type ModelShape, randomFolder } from "./modelShapes.js";
+import { randomFolder, shapeOf } from "./modelShapes.js";
 import { Program, type Run } from "./speed/program.js";
 import { median } from "./speed/report.js";
 import { type ShapeType, shapeGguf } from "./speed/shapeGguf.js";
@@ -90,10 +90,10 @@ console.log(
   "| | | anneal / s | peer / s | faster by | anneal CPU ms | peer CPU ms | less CPU by | of the bound | gate |",
 );
 console.log("|---|---|---|---|---|---|---|---|---|---|");
-for (const shape of options.shape.split(",") as ModelShape[]) {
+for (const shape of options.shape.split(",")) {
   const path = randomFolder(folder, shape);
   for (const type of options.type.split(",") as ShapeType[]) {
-    const file = await shapeGguf(path, shape, type);
+    const file = await shapeGguf(path, shapeOf(shape), type);
     const wanted = only.filter((name) => name in GATES);
     if (wanted.length === 0) continue;
     const programs = [
@@ -127,7 +127,7 @@ for (const shape of options.shape.split(",") as ModelShape[]) {
   }
   for (const name of only.filter((name) => name.startsWith("lora"))) {
     const work = workloads[name]!;
-    const programs = [await anneal(await shapeGguf(path, shape, "q8_0")), await anneal(path)];
+    const programs = [await anneal(await shapeGguf(path, shapeOf(shape), "q8_0")), await anneal(path)];
     const [ours, whole] = (await compare(work, ...programs)) as [Measured, Measured];
     for (const program of programs) await program.end();
     const ratio = whole.seconds / ours.seconds;

@@ -14,7 +14,7 @@ import { openRuntime, type SlotParams } from "../src/runtime/runtime.js";
 import { openWeightFolder } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor, spreadTokens } from "./decodeBatch.js";
-import { type ModelShape, randomFolder } from "./modelShapes.js";
+import { randomFolder } from "./modelShapes.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -29,7 +29,7 @@ const { values: options } = parseArgs({
 const rounds = Number(options.rounds);
 const CONTEXT = 64;
 
-const folder = await openWeightFolder(randomFolder(options.folder, options.shape as ModelShape));
+const folder = await openWeightFolder(randomFolder(options.folder, options.shape));
 const vocab = folder.config.vocab;
 const sparse = spreadTokens(100, vocab, 7).sort();
 const temperature = { temperature: 0.7 };

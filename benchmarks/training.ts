@@ -27,7 +27,7 @@ import { passSizes } from "../src/training/passLimits.js";
 import type { TokenRow } from "../src/training/tokenRow.js";
 import { openWeightFolder } from "../src/weights/index.js";
 import { machineProbe } from "./machineProbe.js";
-import { type ModelShape, modelShapes, randomFolder } from "./modelShapes.js";
+import { randomFolder, shapeOf } from "./modelShapes.js";
 import { boundOf, type LoraWork } from "./speed/workloads.js";
 
 const { values: options } = parseArgs({
@@ -40,9 +40,8 @@ const { values: options } = parseArgs({
     one: { type: "string" },
   },
 });
-const shape = options.shape as ModelShape;
-if (!(shape in modelShapes)) throw new RangeError(`--shape: one of ${Object.keys(modelShapes).join(", ")}`);
-const { vocab_size: vocab } = modelShapes[shape];
+const shape = options.shape;
+const { vocab_size: vocab } = shapeOf(shape);
 const MiB = 2 ** 20;
 
 const token = (i: number, salt: number): number => (Math.imul(i + 1, 2654435761) + Math.imul(salt + 1, 40503)) >>> 0;

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { spreadTokens } from "../decodeBatch.js";
-import { type ModelShape, modelShapes } from "../modelShapes.js";
+import { shapeOf } from "../modelShapes.js";
 import { serve } from "./program.js";
 import { type ShapeType, shapeGguf } from "./shapeGguf.js";
 import type { DecodeWork, PrefillWork, Work } from "./workloads.js";
@@ -15,8 +15,7 @@ const { values: options, positionals } = parseArgs({
 const [folder, threadsText, shapeName, gpu] = positionals;
 const type = options.type as ShapeType;
 const threads = Number(threadsText);
-const shape = shapeName as ModelShape;
-const c = modelShapes[shape];
+const c = shapeOf(shapeName!);
 
 // A peer that this repository does not depend on: found from where the benchmark was started, or where it is told.
 interface Sequence {
@@ -39,7 +38,7 @@ const { getLlama } = (await import(pathToFileURL(entry).href)) as { getLlama(opt
 const { version } = createRequire(pathToFileURL(entry))("../package.json") as { version: string };
 
 const llama = await getLlama({ gpu: gpu ?? false, build: "never", maxThreads: threads, logLevel: "error" });
-const model = await llama.loadModel({ modelPath: await shapeGguf(folder!, shape, type), gpuLayers: gpu ? "max" : 0 });
+const model = await llama.loadModel({ modelPath: await shapeGguf(folder!, c, type), gpuLayers: gpu ? "max" : 0 });
 
 async function openSequences(count: number, contextSize: number): Promise<{ context: Context; sequences: Sequence[] }> {
   const options = { contextSize, sequences: count, batchSize: 512, threads, flashAttention: true };

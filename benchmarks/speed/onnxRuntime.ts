@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { writeOnnxFolder } from "../../src/onnx/writeOnnxFolder.js";
 import { spreadTokens } from "../decodeBatch.js";
-import { type ModelShape, modelShapes } from "../modelShapes.js";
+import { headDimOf, shapeOf } from "../modelShapes.js";
 import { serve } from "./program.js";
 import type { DecodeWork, PrefillWork, Work } from "./workloads.js";
 
 const [folder, threads, shape] = process.argv.slice(2);
-const c = modelShapes[shape as ModelShape];
-const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+const c = shapeOf(shape!);
+const headDim = headDimOf(c);
 
 /** The folder's weights as a graph beside them, in float32: ONNX Runtime has no bfloat16 on processors. */
 async function graphOf(source: string): Promise<string> {

@@ -7,7 +7,7 @@ import { type TypedValue, writeGguf } from "../../src/gguf/writeGguf.js";
 import { quantizeNumbers } from "../../src/runtime/runtime.js";
 import { widen } from "../../src/weights/floats.js";
 import { fourBits } from "../../src/weights/quantizeFormats.js";
-import { type ModelShape, modelShapes } from "../modelShapes.js";
+import { headDimOf, type Shape } from "../modelShapes.js";
 
 /** As `anneal export` names them. */
 export type ShapeType = "bfloat16" | "q8_0" | "q4_k_m";
@@ -22,7 +22,7 @@ function typeOf(name: string, shape: readonly number[], type: ShapeType): GgufTy
 }
 
 /** Of the weights in the folder, written beside them unless it is there; its tokens have no text. Returns its path. */
-export async function shapeGguf(folder: string, shape: ModelShape, type: ShapeType): Promise<string> {
+export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): Promise<string> {
   const target = join(folder, `${type}.gguf`);
   if (existsSync(target)) return target;
   const source = openSync(join(folder, "model.safetensors"), "r");
@@ -53,10 +53,9 @@ export async function shapeGguf(folder: string, shape: ModelShape, type: ShapeTy
   return target;
 }
 
-function metadataOf(shape: ModelShape, type: ShapeType): Map<string, TypedValue> {
-  const c = modelShapes[shape];
+function metadataOf(c: Shape, type: ShapeType): Map<string, TypedValue> {
   const kind = c.model_type;
-  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+  const headDim = headDimOf(c);
   return new Map<string, TypedValue>([
     ["general.architecture", { string: kind }],
     ["general.file_type", { uint32: FILE_TYPES[type] }],

@@ -1,6 +1,6 @@
 /** What is measured, the same for every program: shapes of models, prompts, tokens; and how fast the machine could be. */
 import type { MachineRate } from "../machineProbe.js";
-import { type ModelShape, modelShapes } from "../modelShapes.js";
+import { headDimOf, shapeOf } from "../modelShapes.js";
 
 /** `count` sequences decode `tokens` tokens each after `context` of them; `shared`: the context is one for all. */
 export interface DecodeWork {
@@ -85,6 +85,17 @@ export function workloadsOf(device: string, cap = Number.POSITIVE_INFINITY): Rec
   return Object.fromEntries(all.map(([name, work]) => [name, capped(work)]));
 }
 
+/** Of other numbers than those: decode-COUNTxCONTEXT, rollout-COUNTxCONTEXT, prefill-CONTEXT or lora-COUNTxCONTEXT; null: none of these. */
+export function workNamed(name: string): Work | null {
+  const prefill = /^prefill-([1-9][0-9]*)$/.exec(name);
+  if (prefill) return { kind: "prefill", context: Number(prefill[1]) };
+  const rows = /^(decode|rollout|lora)-([1-9][0-9]*)x([1-9][0-9]*)$/.exec(name);
+  if (!rows) return null;
+  const [count, context] = [Number(rows[2]), Number(rows[3])];
+  if (rows[1] === "lora") return { kind: "lora", count, context, rank: 16 };
+  return decode(count, context, rows[1] === "rollout");
+}
+
 export function described(work: Work): string {
   const { kind, context } = work;
   if (kind === "rl") return `RL step, ${work.groups} x ${work.count} rollouts of ${work.tokens} after ${context}`;
@@ -120,7 +131,7 @@ const BYTES = 2; // of a bfloat16
  * Seconds that a run takes at least, on a machine of this rate, with weights and cache in bfloat16: phases follow each other, and
  * each takes the longer of reading its bytes once and doing its operations.
  */
-export function boundOf(shape: ModelShape, work: Work, rate: MachineRate): number {
+export function boundOf(shape: string, work: Work, rate: MachineRate): number {
   if (work.kind === "rl") return rlBound(shape, work, rate);
   const { bandwidth, operations } = rate;
   const seconds = phasesOf(shape, work).reduce(
@@ -131,7 +142,7 @@ export function boundOf(shape: ModelShape, work: Work, rate: MachineRate): numbe
 }
 
 /** Prompts, all rollouts at once, and training on each prompt once and on the rollouts. */
-function rlBound(shape: ModelShape, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
+function rlBound(shape: string, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
   const prompts = boundOf(shape, { kind: "prefill", context: groups * context }, rate);
   const rollouts = boundOf(shape, { kind: "decode", count: groups * count, context, tokens, shared: false }, rate);
   const rows = { kind: "lora", count: groups * count, context: tokens, rank } as const;
@@ -140,17 +151,17 @@ function rlBound(shape: ModelShape, { groups, count, context, tokens, rank }: Rl
 }
 
 /** Of the cache, read by a step of decoding in its middle: keys and values in bfloat16. */
-export function cacheBytes(shape: ModelShape, { count, context, tokens, shared }: DecodeWork): number {
-  const c = modelShapes[shape];
-  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+export function cacheBytes(shape: string, { count, context, tokens, shared }: DecodeWork): number {
+  const c = shapeOf(shape);
+  const headDim = headDimOf(c);
   const positions = shared ? context + (count * tokens) / 2 : count * (context + tokens / 2);
   return c.num_hidden_layers * BYTES * 2 * c.num_key_value_heads * headDim * positions;
 }
 
 /** Of one step of decoding, or of the whole run. */
-function phasesOf(shape: ModelShape, work: Exclude<Work, RlWork>): Phase[] {
-  const c = modelShapes[shape];
-  const headDim = "head_dim" in c ? c.head_dim : c.hidden_size / c.num_attention_heads;
+function phasesOf(shape: string, work: Exclude<Work, RlWork>): Phase[] {
+  const c = shapeOf(shape);
+  const headDim = headDimOf(c);
   const queries = c.num_attention_heads * headDim;
   const keys = c.num_key_value_heads * headDim;
   const rows = work.kind === "decode" ? work.count : work.kind === "lora" ? work.count * work.context : work.context;
