@@ -3,6 +3,7 @@
 
 import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import { type QuantizedFormatName, quantizedFormats } from "../runtime/runtime.js";
@@ -38,7 +39,7 @@ export const ggufTypeNumber = (type: GgufType): number =>
 /** Of a tensor, whose rows are whole blocks. */
 export function ggufBytes(type: GgufType, shape: readonly number[]): number {
   const { numbers, bytes } = blockOf(type)!;
-  return (shape.reduce((product, length) => product * length, 1) / numbers) * bytes;
+  return (elementCount(shape) / numbers) * bytes;
 }
 
 export interface GgufTensor {
@@ -278,7 +279,7 @@ function tensorEntry(reader: Reader): GgufTensor {
   const dimensions = reader.uint32();
   if (dimensions < 1 || dimensions > 4) reader.fail(`has ${dimensions} dimensions`);
   const shape = Array.from({ length: dimensions }, () => reader.count(2 ** 40, "numbers in a dimension")).reverse();
-  const elements = shape.reduce((product, length) => product * length, 1);
+  const elements = elementCount(shape);
   if (elements === 0 || !Number.isSafeInteger(elements)) reader.fail(`has the shape [${shape}]`);
   const number = reader.uint32();
   const name = TYPE_NAMES[number] || `number ${number}`;

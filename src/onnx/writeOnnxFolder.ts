@@ -2,13 +2,14 @@
 
 import { mkdir, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
 import { inPieces, shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { Stream } from "../protobuf.js";
 import type { ModelSpec } from "../runtime/runtime.js";
 import { type Adapter, MAX_TURN_VALUES, MergedTensors } from "../weights/mergedTensors.js";
 import type { FloatTensorLocation } from "../weights/weightFolder.js";
-import { copyTextFiles, elements, textConfig, writeJson } from "../weights/writeWeightFolder.js";
+import { copyTextFiles, textConfig, writeJson } from "../weights/writeWeightFolder.js";
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
 import { type DecoderWeights, decoderGraph, type OnnxDtype } from "./decoderGraph.js";
 import type { ExternalPlace, Graph, Weight } from "./graph.js";
@@ -180,13 +181,13 @@ class MergedStreams implements DecoderWeights {
   floats(name: string, type: "float32" | "float16"): Stream {
     const tensor = this.tensor(name);
     const stored = type === "float32" ? "F32" : "F16";
-    const bytes = elements(tensor.shape) * (type === "float32" ? 4 : 2);
+    const bytes = elementCount(tensor.shape) * (type === "float32" ? 4 : 2);
     return { bytes, blocks: () => this.merged.blocks(tensor, stored) };
   }
 
   coded(name: string, bits: CodeBits): { codes: Stream; scales: Stream } {
     const tensor = this.tensor(name);
-    const count = elements(tensor.shape);
+    const count = elementCount(tensor.shape);
     const encoded = async function* (this: MergedStreams) {
       for await (const values of this.merged.values(tensor)) {
         const codes = new Uint8Array((values.length * bits) / 8);

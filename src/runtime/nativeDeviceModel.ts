@@ -1,5 +1,6 @@
 // A model in this machine's memory.
 
+import { elementCount } from "../elementCount.js";
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
 import type {
@@ -21,7 +22,7 @@ const MASTER_BYTES = 20;
 const computeBytes = (dtype: ElementType) => (dtype === "float32" ? 4 : 2);
 
 function elementsOf(tensors: readonly { shape: number[] }[]): number {
-  return tensors.reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size), 0);
+  return tensors.reduce((sum, { shape }) => sum + elementCount(shape), 0);
 }
 
 /** What `trainWeights` takes: also the compute weights' next version. */

@@ -1,5 +1,6 @@
 // What a job will take, told before its first step.
 
+import { elementCount } from "../elementCount.js";
 import { AnnealError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { openRuntime, type Trainer } from "../runtime/runtime.js";
@@ -64,7 +65,7 @@ async function memoryOf(
   { memoryBudget }: Omit<PassLimits, "signal">,
   keepsSteps: boolean,
 ): Promise<number> {
-  const parameters = trainer.tensors().reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  const parameters = trainer.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const options = { memoryBudget, entropyGradient };
   const plan = (passes: Omit<LargestPasses, "usesEntropy">) =>
     trainer.memory?.({ trained: passes.trained.map(packRows), evaluated: passes.evaluated.map(packRows) }, options);

@@ -1,13 +1,14 @@
 // The tensors of a base model with an adapter added into them, read piece by piece.
 
 import { type FileHandle, open } from "node:fs/promises";
+import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
 import { inPieces } from "../eventLoop.js";
 import { readAt } from "../regularFile.js";
 import type { AdapterSpec, ModelSpec, NamedTensors } from "../runtime/runtime.js";
 import { type FloatType, narrow, widen } from "./floats.js";
 import { type FloatTensorLocation, openWeightFolder } from "./weightFolder.js";
-import { BLOCK, BYTES, elements } from "./writeWeightFolder.js";
+import { BLOCK, BYTES } from "./writeWeightFolder.js";
 
 /** Values that are computed before the event loop may turn: a millisecond with a large adapter. */
 export const MAX_TURN_VALUES = 8192;
@@ -82,7 +83,7 @@ export class MergedTensors {
   private async *stored(tensor: FloatTensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
     const input = this.inputs.get(tensor.file) ?? (await open(tensor.file));
     this.inputs.set(tensor.file, input);
-    const total = elements(tensor.shape);
+    const total = elementCount(tensor.shape);
     for (let from = 0; from < total; from += BLOCK) {
       yield { raw: await readBlock(input, tensor, from, Math.min(from + BLOCK, total)), from };
     }

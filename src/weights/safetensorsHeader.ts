@@ -1,5 +1,6 @@
 // The header of a safetensors file: which tensors it holds and where, checked against the file's size before anything is believed.
 
+import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
 import { jsonReason } from "../json.js";
 import { openRegularFile } from "../regularFile.js";
@@ -93,7 +94,7 @@ function storedTensor(entries: JsonFields, name: string, start: number, end: num
   if (start + to > end) {
     entry.fail("data_offsets", `reach to byte ${start + to}, but the file ends at byte ${end}: it is cut short`);
   }
-  const bytes = shape.reduce((product, size) => product * size, width);
+  const bytes = width * elementCount(shape);
   if (to - from !== bytes) entry.fail("data_offsets", `span ${to - from} bytes, but shape and dtype need ${bytes}`);
   return { dtype, shape, offset: start + from, bytes };
 }

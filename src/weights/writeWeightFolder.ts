@@ -2,6 +2,7 @@
 
 import { copyFile, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { elementCount } from "../elementCount.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { FAMILIES, TOWERS } from "./families.js";
 import type { FloatType } from "./floats.js";
@@ -105,9 +106,7 @@ export async function copyTextFiles(target: string, source: string): Promise<voi
   }
 }
 
-export const elements = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
-
-const bytesOf = ({ shape, dtype }: OutputTensor) => elements(shape) * BYTES[dtype];
+const bytesOf = ({ shape, dtype }: OutputTensor) => elementCount(shape) * BYTES[dtype];
 
 export const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
 

@@ -1,6 +1,7 @@
 // What a folder is, before anything of it is loaded.
 
 import { resolve } from "node:path";
+import { elementCount } from "../../elementCount.js";
 import { PAGE_SIZE } from "../../inference/index.js";
 import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
@@ -84,7 +85,7 @@ async function inspectWeights(runtime: Runtime, model: ModelOptions): Promise<We
     const sizes = new Map<string, number>();
     let parameters = 0;
     for (const { name, shape } of tensors) {
-      const size = shape.reduce((product, length) => product * length, 1);
+      const size = elementCount(shape);
       const quantized = formats.get(name);
       if (quantized !== undefined) sizes.set(quantized, (sizes.get(quantized) ?? 0) + size);
       parameters += size;
