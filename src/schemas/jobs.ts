@@ -361,6 +361,10 @@ const startedData = open(
   z.looseObject({
     num_sequences: field(z.int(), "Optimizer steps that the job will make, one `gradient_step` each."),
     estimate: field(estimate.optional(), "Of jobs that are not over in a moment, `seconds` too."),
+    kernel_set: field(
+      z.string().optional(),
+      "What computes it, such as `avx512bf16` or `vulkan`, which have the same bits, or `vulkan-fast`, which has others.",
+    ),
     warnings: field(z.array(z.string()).optional(), "Why less is learned than could be."),
   }),
   "count",

@@ -124,6 +124,8 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
     while (done < recipe.steps) {
       signal.throwIfAborted();
       const data = await recipe.step(done, learner);
+      const { differenceToExact } = run.base.device;
+      if (differenceToExact > 0) data.logprob_difference_to_exact = differenceToExact;
       done += 1;
       last = { type: "gradient_step", data };
       const isLast = done === recipe.steps;
@@ -183,7 +185,7 @@ async function createRecipe(
 
 /** The job's first event, and what its groups say of the step they were sampled at; written once. */
 async function recordStart(
-  { host, job, request, recipe, state }: Run,
+  { host, job, request, recipe, state, base }: Run,
   estimate: TrainingEstimate | null,
 ): Promise<void> {
   const { store, logger } = host;
@@ -192,7 +194,9 @@ async function recordStart(
   const isLogged = first && request.kind === "rl";
   const groups = isLogged ? await prepareGroups(store, job.modelId, state.from, "train", request.groups) : null;
   const write = () => {
-    const data = { num_sequences: recipe.steps, ...counts, estimate, ...(warnings.length > 0 ? { warnings } : {}) };
+    const { kernelSet: kernel_set } = base.device;
+    const more = warnings.length > 0 ? { warnings } : {};
+    const data = { num_sequences: recipe.steps, ...counts, estimate, kernel_set, ...more };
     store.startJob(job.id, { type: "training_started", data });
     if (!first) return;
     store.jobs.update(job.id, { state });

@@ -240,6 +240,10 @@ export interface TrainingStartedEvent {
     num_sequences: number;
     /** Of jobs that are not over in a moment, `seconds` too. */
     estimate?: TrainingEstimate;
+    /**
+     * What computes it, such as `avx512bf16` or `vulkan`, which have the same bits, or `vulkan-fast`, which has others.
+     */
+    kernel_set?: string;
     /** Why less is learned than could be. */
     warnings?: string[];
     /** Further fields. */

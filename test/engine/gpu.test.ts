@@ -6,12 +6,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { Engine, gather } from "../../src/index.js";
+import { listGpus } from "../../src/runtime/runtime.js";
 import type { ChatCompletionCreateParamsNonStreaming } from "../../src/types/chat.js";
+import type { Model } from "../../src/types/models.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
 import { DEVICE, isGpu } from "../native/device.js";
 import { rows } from "../train/trainingRows.js";
 
 const device = DEVICE;
+const isFast = (await listGpus()).some(({ id, problem, fast }) => id === device && problem === "" && fast);
 const folder = mkdtempSync(join(tmpdir(), "gpu-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -41,6 +44,18 @@ const answers = (engine: Engine, model = "anneal/tiny") =>
     }),
   );
 
+/** Trajectories of two scenarios, with rewards that differ. */
+const gathered = (engine: Engine, model: Model) =>
+  gather(engine, {
+    model,
+    scenarios: ["river", "candle"],
+    groupSize: 3,
+    rollout: async ({ chat, scenario, seed }) => {
+      await chat(`Spell "${scenario}" backwards, one word.`, { max_tokens: 8 });
+      return Number(seed % 7n);
+    },
+  });
+
 async function learn(engine: Engine, trajectory_groups: TrajectoryGroup[]): Promise<string> {
   const model = await engine.models.create({ project: "p", name: "learner", base_model: "anneal/tiny" });
   const experimental_config = { learning_rate: 1e-3 };
@@ -56,15 +71,7 @@ describe.runIf(isGpu)("engines on a GPU", () => {
     await using own = await Engine.open({ device: "cpu" });
     const wanted = await answers(own);
     const source = await own.models.create({ project: "p", name: "source", base_model: "anneal/tiny" });
-    const groups = await gather(own, {
-      model: source,
-      scenarios: ["river", "candle"],
-      groupSize: 3,
-      rollout: async ({ chat, scenario, seed }) => {
-        await chat(`Spell "${scenario}" backwards, one word.`, { max_tokens: 8 });
-        return Number(seed % 7n);
-      },
-    });
+    const groups = await gathered(own, source);
     const learned = await answers(own, await learn(own, groups));
 
     await using one = await Engine.open({ device });
@@ -119,4 +126,21 @@ describe.runIf(isGpu)("engines on a GPU", () => {
     writeFileSync(file, "no pipelines");
     expect(await chat()).toEqual(wanted);
   });
+
+  it.runIf(isFast)(
+    "say of a job on cooperative matrices that it was one, and how far it is from exact arithmetic",
+    async () => {
+      await using engine = await Engine.open({ device, precision: "fast" });
+      const model = await engine.models.create({ project: "p", name: "fast", base_model: "anneal/tiny" });
+      const trajectory_groups = await gathered(engine, model);
+      const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups });
+      expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
+      const { data } = await engine.trainingJobs.events(id, { limit: 100 });
+      expect(data[0]!.data).toMatchObject({ kernel_set: "vulkan-fast" });
+      const { ratio_exact_share, logprob_difference_to_exact } = data[1]!.data as Record<string, number>;
+      expect(ratio_exact_share).toBe(1);
+      expect(logprob_difference_to_exact).toBeGreaterThan(0);
+      expect(logprob_difference_to_exact).toBeLessThan(0.1);
+    },
+  );
 });

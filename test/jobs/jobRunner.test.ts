@@ -103,6 +103,7 @@ describe("a training job", () => {
       num_sequences: 3,
       num_groups_submitted: 3,
       num_groups_trainable: 3,
+      kernel_set: expect.stringMatching(isGpu ? /^vulkan/ : /^(portable|neon|avx)/),
     });
     for (const event of events(jobId).slice(1, 4)) {
       for (const name of [
