@@ -126,8 +126,8 @@ function readable(bytes: number): string {
 /** Of options that are not simply lowered. */
 const MEMORY_HINTS: Record<string, string> = {
   adapter: "train an adapter of a lower rank or of fewer modules",
-  models: "serve a smaller model, or raise memoryLimit",
-  device: "serve a smaller model, fewer sequences or shorter contexts, or compute on the cpu",
+  models: "serve a smaller model, raise memoryLimit, or leave a GPU's first layers to the cpu with gpuLayers",
+  device: "serve a smaller model, fewer sequences or shorter contexts, or leave layers to the cpu with gpuLayers",
 };
 
 /** Raised before memory is taken: what for, what was needed, what is there and missing, which option to lower. Sizes in bytes. */

@@ -1,10 +1,10 @@
-// A loader of Vulkan that stands before the real one, at $REAL_VULKAN, and
-// hides what $LACKS names of its drivers.
+// A loader of Vulkan that stands before the real one, at $REAL_VULKAN, and hides what $LACKS names of its drivers.
+// Where $HEAP is set, their memory has so many bytes, and they do not say how much of it is free; where $DISCRETE is,
+// they are no software.
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "../../native/backends/vulkan/api.h"
 
@@ -12,7 +12,10 @@ namespace vk = anneal::vulkan::vk;
 
 namespace {
 
-bool lacks(const char* what) { return std::string(std::getenv("LACKS")).find(what) != std::string::npos; }
+bool lacks(const char* what) {
+  const char* const all = std::getenv("LACKS");
+  return all && std::strstr(all, what);
+}
 
 vk::GetInstanceProcAddr real() {
   static const auto found = reinterpret_cast<vk::GetInstanceProcAddr>(
@@ -41,12 +44,28 @@ void properties(vk::PhysicalDevice device, vk::PhysicalDeviceProperties2* to) {
   const auto limit = [&](size_t at, uint32_t value) { std::memcpy(to->properties.limits + at, &value, sizeof value); };
   if (lacks("shared memory")) limit(vk::kMaxSharedMemoryAt, 16 << 10);
   if (lacks("invocations")) limit(vk::kMaxInvocationsAt, 128);
+  if (std::getenv("DISCRETE")) to->properties.device_type = vk::kDiscrete;
 }
 
 decltype(vk::InstanceFunctions::get_queue_families) real_queues;
 void queues(vk::PhysicalDevice device, uint32_t* count, vk::QueueFamilyProperties* to) {
   real_queues(device, count, to);
   for (uint32_t i = 0; to && i < *count && lacks("queue"); i++) to[i].flags = 0;
+}
+
+decltype(vk::InstanceFunctions::get_memory_properties) real_memory;
+void memory(vk::PhysicalDevice device, vk::PhysicalDeviceMemoryProperties2* to) {
+  real_memory(device, to);
+  if (const char* const bytes = std::getenv("HEAP"))
+    for (vk::MemoryHeap& heap : to->properties.heaps) heap.size = vk::DeviceSize(std::atoll(bytes));
+}
+
+decltype(vk::InstanceFunctions::enumerate_device_extensions) real_extensions;
+vk::Result extensions(vk::PhysicalDevice device, const char* layer, uint32_t* count, vk::ExtensionProperties* to) {
+  const vk::Result result = real_extensions(device, layer, count, to);
+  for (uint32_t i = 0; to && i < *count && std::getenv("HEAP"); i++)
+    if (std::strcmp(to[i].name, "VK_EXT_memory_budget") == 0) to[i].name[0] = '-';
+  return result;
 }
 
 template <class F> void* stand_before(F& to, void* found, F instead) {
@@ -62,5 +81,7 @@ extern "C" void* vkGetInstanceProcAddr(vk::Instance instance, const char* name) 
   if (is("vkGetPhysicalDeviceFeatures2")) return stand_before(real_features, found, &features);
   if (is("vkGetPhysicalDeviceProperties2")) return stand_before(real_properties, found, &properties);
   if (is("vkGetPhysicalDeviceQueueFamilyProperties")) return stand_before(real_queues, found, &queues);
+  if (is("vkGetPhysicalDeviceMemoryProperties2")) return stand_before(real_memory, found, &memory);
+  if (is("vkEnumerateDeviceExtensionProperties")) return stand_before(real_extensions, found, &extensions);
   return found;
 }

@@ -23,6 +23,24 @@ const deviceOf = async (device) => {
 };
 console.log(JSON.stringify({ devices: await listDevices(), auto: await deviceOf("auto"), gpu: await deviceOf("vulkan:0") }));`;
 
+/** What models are computed on in another process, opened by each of such options, and say; or why they are not. */
+const CHAT = `import { Engine } from ${JSON.stringify(join(root, "dist/index.js"))};
+const said = [];
+for (const options of JSON.parse(process.argv[1])) {
+  let computes = "";
+  const loaded = (message, fields) => { if (message === "model loaded") computes = fields.device; };
+  const logger = { debug() {}, info: loaded, warn() {}, error() {} };
+  try {
+    const engine = await Engine.open({ home: null, logger, ...options });
+    const asked = { messages: [{ role: "user", content: "Hi" }], max_tokens: 8, temperature: 0, logprobs: true };
+    said.push(computes + ": " + JSON.stringify((await engine.chat.completions.create(asked)).choices));
+    await engine.close();
+  } catch ({ code, message, hint }) {
+    said.push(code + ": " + message + "; " + hint);
+  }
+}
+console.log(JSON.stringify(said));`;
+
 function found(environment: Record<string, string>): { devices: Device[]; auto: string; gpu: string } {
   const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", PROGRAM], {
     encoding: "utf8",
@@ -99,6 +117,48 @@ describe.skipIf(gpus[0]?.problem !== "" || real === undefined)("a driver", () =>
       expect(auto).toBe("opened");
       expect(gpu).toMatch(`unusable_device: ${devices[1]!.gpu!.problem}`);
     }
+  });
+
+  it("with little memory says how much is missing, and has the layers that it has room for", {
+    timeout: 240_000,
+  }, () => {
+    const environment = {
+      LD_LIBRARY_PATH: loader("small", join(import.meta.dirname, "lackingLoader.cpp")),
+      REAL_VULKAN: real!,
+    };
+    const said = (more: Record<string, string>, ...options: object[]): string[] => {
+      const { stdout, stderr } = spawnSync(
+        process.execPath,
+        ["--input-type=module", "-e", CHAT, JSON.stringify(options)],
+        {
+          encoding: "utf8",
+          env: { ...process.env, ...environment, DISCRETE: "1", ...more },
+        },
+      );
+      expect(stderr).toBe("");
+      return JSON.parse(stdout);
+    };
+    const device = "vulkan:0";
+    const [own, taken, itself] = said({}, { device: "cpu" }, { device: "gpu" }, { device: "auto" });
+    expect(own).toMatch(/^cpu: /);
+    expect(taken).toBe(own!.replace("cpu", device));
+    expect(itself).toBe(gpus[0]!.fused ? taken : own);
+    // Enough for one of the embedded model's layers.
+    const [whole, split, auto, gpu] = said(
+      { HEAP: "10200000" },
+      { device },
+      { device, gpuLayers: 1 },
+      { device: "auto" },
+      { device: "gpu" },
+    );
+    const missing =
+      /^insufficient_memory: .* MiB of memory needed, 7.30 MiB available, [\d.]+ KiB missing; lower contextLength$/;
+    expect(whole).toMatch(missing);
+    expect(split).toBe(taken);
+    expect(auto).toBe(own);
+    expect(gpu).toMatch(missing);
+    const [little] = said({ HEAP: "4000000" }, { device });
+    expect(little).toMatch(/MiB missing; .* leave a GPU's first layers to the cpu with gpuLayers$/);
   });
 
   // Validation does not see what shaders reach by addresses, and a device in software does all in order.

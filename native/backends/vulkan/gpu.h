@@ -10,6 +10,7 @@
 
 #include "../backend.h"
 #include "loader.h"
+#include "memory.h"
 #include "shaders/spirv.h"
 
 namespace anneal::vulkan {
@@ -53,46 +54,6 @@ struct GpuFacts {
 struct GpuArithmetic {
   bool fused = false;  // its fma rounds once; else that is done in double precision
   bool exact = false;  // sums, products, quotients, roots, exp and log have the processor's bits
-};
-
-class Gpu;
-
-// Bytes of a GPU's memory, or of the host's that it reads or writes.
-class Memory {
- public:
-  enum class Place : uint8_t { device, upload, readback };
-  // Shaders count elements of a piece by signed numbers of 32 bits, the smallest of which have 2 bytes. Pieces whose
-  // parts they are given by addresses of their own may be larger.
-  static constexpr int64_t kMaxCounted = int64_t(4) << 30;
-  enum class Parts : uint8_t { counted, addressed };
-
-  Memory() = default;
-  // Throws NoDeviceMemory.
-  Memory(std::shared_ptr<Gpu>, int64_t bytes, Place = Place::device, Parts = Parts::counted);
-  Memory(Memory&& o) noexcept { swap(o); }
-  Memory& operator=(Memory&& o) noexcept {
-    swap(o);
-    return *this;
-  }
-  ~Memory();
-
-  vk::Buffer buffer() const { return buffer_; }
-  uint64_t address() const { return address_; }
-  int64_t bytes() const { return bytes_; }
-  // As the host sees it; null: it does not see all of Place::device.
-  template <class T> T* mapped() const { return static_cast<T*>(mapped_); }
-  explicit operator bool() const { return bytes_ > 0; }
-
- private:
-  void swap(Memory&) noexcept;
-  void release() noexcept;
-
-  std::shared_ptr<Gpu> gpu_;
-  vk::Buffer buffer_ = 0;
-  vk::DeviceMemory memory_ = 0;
-  uint64_t address_ = 0;
-  int64_t bytes_ = 0, counted_ = 0;  // counted_: of the device's own
-  void* mapped_ = nullptr;
 };
 
 class Gpu {
@@ -178,73 +139,5 @@ class Gpu {
 
 // Whether what pipelines() gave is of this device's driver. Drivers look themselves, and not all of them well.
 bool are_of(std::span<const uint8_t> pipelines, const vk::PhysicalDeviceProperties& device);
-
-// Memory that a call takes: all of it or none.
-class MemoryPlan {
- public:
-  MemoryPlan(std::shared_ptr<Gpu> gpu, std::string part) : gpu_(std::move(gpu)), part_(std::move(part)) {}
-  // `memory`, which lives until take(), has so many bytes from then on; what it holds is lost where it has fewer.
-  void add(Memory& memory, int64_t bytes, Memory::Place place = Memory::Place::device,
-           Memory::Parts parts = Memory::Parts::counted) {
-    if (bytes > memory.bytes()) wishes_.push_back({&memory, bytes, place, parts});
-  }
-  // What is taken later in the call.
-  void add(int64_t bytes, Memory::Place = Memory::Place::device);
-  int64_t bytes() const;  // of the device's own memory, besides what there is
-  // Throws NoDeviceMemory, before any is taken where that can be known.
-  void take();
-
- private:
-  struct Wish {
-    Memory* memory;
-    int64_t bytes;
-    Memory::Place place;
-    Memory::Parts parts;
-  };
-  std::shared_ptr<Gpu> gpu_;
-  std::string part_;
-  std::vector<Wish> wishes_;
-  int64_t later_ = 0;
-};
-
-// Work for a GPU, put together and then done. What is dispatched between two barriers may run at the same time.
-class Commands {
- public:
-  enum class Use : uint8_t { once, again };  // again: once ended, they may be submitted any number of times
-  explicit Commands(std::shared_ptr<Gpu>, Use = Use::once);
-  ~Commands();
-  Commands(const Commands&) = delete;
-  Commands& operator=(const Commands&) = delete;
-
-  // `parameters`: what the shader reads as push constants, 128 bytes at most.
-  template <class P>
-  void dispatch(const Gpu::Pipeline& pipeline, const P& parameters, int64_t x, int64_t y = 1, int64_t z = 1) {
-    static_assert(sizeof(P) <= 128 && sizeof(P) % 4 == 0);
-    dispatch(pipeline, &parameters, sizeof(P), x, y, z);
-  }
-  void copy(const Memory& from, int64_t at, const Memory& to, int64_t to_at, int64_t bytes);
-  void zero(const Memory&, int64_t at, int64_t bytes);  // multiples of 4
-  void barrier();                                       // what follows sees what stands before
-  void end();                                           // of what is recorded, if submitting it comes later
-  // What was recorded, after what `before` recorded, as one submission: then wait() is for both, and what is done with
-  // `before` comes after that. Throws DeviceLost.
-  void submit(Commands* before = nullptr);
-  void wait();                           // until what was submitted is done; throws DeviceLost
-  void run(Commands* before = nullptr);  // submits, and waits
-  void discard();                        // what was recorded, and waits for what was submitted
-
- private:
-  struct Unmade {};
-  Commands(Unmade, std::shared_ptr<Gpu> gpu, Use use) : gpu_(std::move(gpu)), use_(use) {}
-  void begin();
-  void dispatch(const Gpu::Pipeline&, const void* parameters, size_t bytes, int64_t x, int64_t y, int64_t z);
-
-  std::shared_ptr<Gpu> gpu_;
-  vk::CommandPool pool_ = 0;
-  vk::CommandBuffer commands_ = nullptr;
-  vk::Fence fence_ = 0;
-  Use use_;
-  bool open_ = false, ended_ = false, submitted_ = false;
-};
 
 }  // namespace anneal::vulkan

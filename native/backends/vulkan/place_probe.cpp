@@ -33,12 +33,16 @@ bool keeps_place(const std::shared_ptr<Gpu>& gpu) {
   pack_rows(m.type, weights.data(), kInputs, kOutputs, kInputs, packed.data());
 
   Staging staging(gpu);
-  Memory from(gpu, int64_t(x.size()) * 2), w(gpu, int64_t(packed.size())),
-      out(gpu, int64_t(kRows) * kOutputs * 4, Memory::Place::readback);
+  Memory from, w, out;
+  ProductInputs inputs;
+  MemoryPlan plan(gpu, "matrices that are multiplied to try the device");
+  plan.add(from, int64_t(x.size()) * 2), plan.add(w, int64_t(packed.size()));
+  plan.add(out, int64_t(kRows) * kOutputs * 4, Memory::Place::readback);
+  plan.add(inputs.halves, kRows * half_bytes(kInputs));
+  staging.plan(plan, Memory::Place::upload);
+  plan.take();
   staging.write(from, 0, x.data(), from.bytes());
   staging.write(w, 0, packed.data(), w.bytes());
-  ProductInputs inputs;
-  inputs.halves = Memory(gpu, kRows * half_bytes(kInputs));
   Linear linear;
   linear.n = kOutputs, linear.k = kInputs, linear.weight = w.address();
   const Linear* const all[] = {&linear};

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "commands.h"
+
 namespace anneal::vulkan {
 namespace {
 

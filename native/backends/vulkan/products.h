@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 
+#include "commands.h"
 #include "gpu_model.h"
 
 namespace anneal::vulkan {

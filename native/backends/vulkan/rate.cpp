@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "commands.h"
+
 namespace anneal::vulkan {
 namespace {
 

@@ -4,7 +4,7 @@
 #include <list>
 #include <vector>
 
-#include "gpu.h"
+#include "commands.h"
 
 namespace anneal::vulkan {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "gpu.h"
+#include "commands.h"
 
 namespace anneal::vulkan {
 

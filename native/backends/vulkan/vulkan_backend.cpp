@@ -1,5 +1,6 @@
 #include "vulkan_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "train_pass.h"
@@ -113,11 +114,10 @@ void VulkanBackend::reserve(std::span<const Run> runs) {
   plan.add(residual_, int64_t(rows) * m.spec.hidden * 4);
   plan.add(normed_, wanted * m.type.row_bytes(m.spec.hidden));
   plan.add(logits_, int64_t(wanted) * m.spec.vocab * 4);
-  for (const Run& run : runs) {
-    if (run.residual_in) plan.add(given_, int64_t(rows) * m.spec.hidden * 4, Memory::Place::upload);
-    if (run.state_count > 0) staging_.plan(plan, Memory::Place::readback);
-    if (run.residual_in || run.state_count > 0) break;
-  }
+  const auto any = [&](auto&& has) { return std::any_of(runs.begin(), runs.end(), has); };
+  if (any([](const Run& run) { return run.residual_in != nullptr; }))
+    plan.add(given_, int64_t(rows) * m.spec.hidden * 4, Memory::Place::upload);
+  if (any([](const Run& run) { return run.state_count > 0; })) staging_.plan(plan, Memory::Place::readback);
   plan.take();
   device_batch_.write();
 }

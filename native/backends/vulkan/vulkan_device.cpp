@@ -89,7 +89,8 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
   std::string of_cache = std::to_string(pages) + " pages of KV cache";
   if (needs.recurrent_state > 0) of_cache += " and " + std::to_string(cache.recurrent_states) + " recurrent states";
   gpu_->plan(of_cache + ", those of a layer", 0, largest_piece_of_cache(m, cache));
-  gpu_->plan("the model's weights and " + of_cache, needs.weights + cache_bytes + Staging::kBytes);
+  // The ring that weights go through is gone before the cache is taken.
+  gpu_->plan("the model's weights and " + of_cache, needs.weights + std::max(cache_bytes, Staging::kBytes));
   gpu_->plan("the model's weights", needs.weights);
   // Which weights are multiplied with activations as they are is decided on the processor, for all devices alike.
   std::unique_ptr<backends::Backend> gate;
