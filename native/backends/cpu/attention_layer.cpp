@@ -20,23 +20,47 @@ class Attend {
 
   void operator()() {
     if (shares()) attend_shared();
-    const int heads = c_.kv_heads;
-    const int64_t tiles = int64_t(queries_.tiles.size());
     if (split_segments()) return;
-    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
-      const QueryTile& tile = queries_.tiles[chunk / heads];
-      const int head = int(chunk % heads), sharer = shares() ? batch_.sharer_of[tile.sequence] : -1;
-      AttentionTask t = task_of(tile, head, worker);
-      const float* resumed = sharer < 0 ? nullptr : state_of(head, sharer);
+    list_walks();
+    const int64_t walks = int64_t(walks_.size());
+    team_.each(walks, [&](int64_t chunk, int worker) {
+      const Walk& walk = walks_[chunk];
+      const QueryTile& tile = queries_.tiles[walk.tile];
+      const int sharer = sharer_of(tile);
+      AttentionTask t = task_of(tile, walk.head, worker);
+      t.heads = walk.heads;
+      const float* resumed = sharer < 0 ? nullptr : state_of(walk.head, sharer);
       if (resumed) t.resume = &resumed, t.resumed = 1, t.begin = batch_.alone_from[sharer];
       // Workers take chunks by turns.
-      if (const int64_t next = chunk + team_.workers(); next < tiles * heads) fetch(next, t);
-      finish(t, tile, head, worker);
+      if (const int64_t next = chunk + team_.workers(); next < walks) fetch(walks_[next], t);
+      finish(t, tile, walk.head, worker);
     });
   }
 
  private:
+  // Neighbouring heads of a tile that go through its blocks together.
+  struct Walk {
+    int tile, head, heads;
+  };
+
   int group() const { return c_.group(); }
+  int sharer_of(const QueryTile& tile) const { return shares() ? batch_.sharer_of[tile.sequence] : -1; }
+
+  // As many heads together as leave every worker several walks; the last ones have a head each, so that workers end at
+  // about the same time.
+  void list_walks() {
+    const int heads = c_.kv_heads, workers = team_.workers(), tiles = int(queries_.tiles.size());
+    const int most = workers == 1 ? heads : std::clamp(tiles * heads / (kWalksPerWorker * workers), 1, heads);
+    const int alone_from = workers == 1 ? tiles : tiles - (2 * workers + heads - 1) / heads;
+    walks_.clear();
+    for (int tile = 0; tile < tiles; tile++) {
+      const QueryTile& q = queries_.tiles[tile];
+      const bool alone = tile >= alone_from || sharer_of(q) >= 0;
+      const int together = alone ? 1 : std::clamp(kAttentionRows / (q.rows * group()), 1, most);
+      for (int head = 0; head < heads; head += together)
+        walks_.push_back({tile, head, std::min(together, heads - head)});
+    }
+  }
 
   AttentionTask task_of(const QueryTile& tile, int head, int worker) const {
     const Sequence& s = batch_.sequences[tile.sequence];
@@ -48,6 +72,8 @@ class Attend {
     t.positions = queries_.positions.data() + int64_t(tile.row) * group();
     t.lse = a_.lse ? a_.lse + query : nullptr;
     t.sight = sight;
+    t.head_lse = int64_t(batch_.rows) * group(), t.head_queries = t.head_lse * q_.ld;
+    t.head_page = batch_.pages->head_bytes(layer_);
     return t;
   }
 
@@ -67,22 +93,23 @@ class Attend {
     return t;
   }
 
-  // Has a task fetch the first block of another chunk: the pages of sequences lie apart in memory.
-  void fetch(int64_t chunk, AttentionTask& t) const {
-    const QueryTile& tile = queries_.tiles[chunk / c_.kv_heads];
-    const int head = int(chunk % c_.kv_heads), sharer = shares() ? batch_.sharer_of[tile.sequence] : -1;
+  // Has a task fetch the first block of another walk: the pages of sequences lie apart in memory.
+  void fetch(const Walk& walk, AttentionTask& t) const {
+    const QueryTile& tile = queries_.tiles[walk.tile];
+    const int sharer = sharer_of(tile);
     const int block = sharer < 0 ? m_.sight(layer_, batch_.positions[tile.row]).first : batch_.alone_from[sharer];
     const int32_t page = batch_.sequences[tile.sequence].blocks_of(batch_.groups.of(layer_))[block];
-    t.next_k = batch_.pages->keys(page, layer_, head), t.next_v = batch_.pages->values(page, layer_, head);
+    t.next_k = batch_.pages->keys(page, layer_, walk.head), t.next_v = batch_.pages->values(page, layer_, walk.head);
   }
 
+  // Of `head` and those that go with it.
   void finish(const AttentionTask& t, const QueryTile& tile, int head, int worker) const {
-    const Kernels& k = m_.kernels;
     m_.attention_kernels().attention(t);
-    for (int i = 0; i < t.rows; i++)
-      k.round_rows(t.out + i * t.ldo, t.ldo, 1, c_.head_dim, 1.0f,
-                   a_.attention.at(tile.row + i / group(), (int64_t(head) * group() + i % group()) * c_.head_dim),
-                   c_.head_dim);
+    for (int i = 0; i < t.heads * t.rows; i++) {
+      const int row = i % t.rows, query_head = (head + i / t.rows) * group() + row % group();
+      m_.kernels.round_rows(t.out + i * t.ldo, t.ldo, 1, c_.head_dim, 1.0f,
+                            a_.attention.at(tile.row + row / group(), int64_t(query_head) * c_.head_dim), c_.head_dim);
+    }
   }
 
   // Whether every sharer sees all that it shares; none has then given up a page of it.
@@ -185,6 +212,7 @@ class Attend {
   };
   // Fewer sharers to a tile read blocks again for little.
   static constexpr int kMinSharedRows = 4;
+  static constexpr int kWalksPerWorker = 4;
 
   Team& team_;
   const Model& m_;
@@ -195,6 +223,7 @@ class Attend {
   const AttentionSpec& c_;
   const Rows q_;
   const Queries& queries_;
+  std::vector<Walk> walks_;
   std::vector<SharedRun> shared_tiles_;
   std::vector<Part> parts_;
   std::vector<int> part_from_;  // [tiles + 1]

@@ -33,9 +33,10 @@ class Pages {
   char* page(int id) const { return memory_.data() + size_t(id) * page_bytes(); }
   // One head's keys [64][head_dim], and its values transposed.
   char* keys(int id, int layer, int head) const {
-    return page(id) + layers_[layer].offset + size_t(head) * 2 * layers_[layer].panel;
+    return page(id) + layers_[layer].offset + size_t(head) * head_bytes(layer);
   }
   char* values(int id, int layer, int head) const { return keys(id, layer, head) + layers_[layer].panel; }
+  size_t head_bytes(int layer) const { return 2 * layers_[layer].panel; }
   // Slots that no token has written must be zeros: their probability is 0, and 0 x NaN is not.
   void clear(int id) { std::memset(page(id), 0, page_bytes()); }
   void clear(int id, int layer) { std::memset(page(id) + layers_[layer].offset, 0, layers_[layer].bytes); }

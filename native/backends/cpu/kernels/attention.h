@@ -1,5 +1,5 @@
-// Causal attention of up to 64 query rows over pages of 64 keys: online softmax over the pages in ascending order,
-// segments of 1,024 positions merged in ascending order.
+// Causal attention of up to 64 query rows, of one key-value head or several, over pages of 64 keys: online softmax over
+// the pages in ascending order, segments of 1,024 positions merged in ascending order.
 //
 // A row's result depends on its own query, position and pages only: keys it does not see, later ones and those before
 // its window, have p = 0 in the same lanes, and rows are never reduced with each other. Scores, maxima, sums and
@@ -33,6 +33,10 @@ struct SegmentState {
   float* maximum;  // [rows]
   float* sums;     // [rows][16], reduced at the end
   float* out;      // [rows][width], not yet divided by the sum
+
+  ANNEAL_INLINE SegmentState from(int row, int width) const {
+    return {maximum + row, sums + row * kLanes, out + int64_t(row) * width};
+  }
 
   static ANNEAL_INLINE SegmentState in(Scratch& s, int width) {
     return {s.take<float>(kAttentionRows), s.take<float>(kAttentionRows * kLanes),
@@ -185,47 +189,72 @@ ANNEAL_INLINE void fetch(const void* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) prefetch((const char*)at + i);
 }
 
+// As multiply_block, over panels of a page. A page that comes from memory is read fastest in the order in which it
+// lies: panels side by side are as many short streams, which processors fetch a quarter slower. More rows than a few
+// have more to compute than to read, and so has a chain that takes several instructions a step.
+template <class T, class Pages>
+ANNEAL_INLINE void multiply_page(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels,
+                                 float* c, int64_t ldc, bool accumulate, Upcoming next) {
+  constexpr int kStreamedRows = 6;
+  if (Pages::kCoded || kWidensPairs<T> || m > kStreamedRows)
+    return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);
+  for (int i = 0; i < npanels; i++, w += panel, c += kLanes) {
+    multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
+    if (next.at) next.at += panel * int64_t(sizeof(T));
+  }
+}
+
 // Blocks [begin, end) of one segment; fresh: its first ones.
 template <class T, class Pages>
 void attend_segment(const AttentionTask& t, int begin, int end, bool fresh, const AttentionScratch<T, Pages>& scratch,
-                    const SegmentState& state) {
+                    const SegmentState& states) {
   const int width = round_to(t.head_dim, kLanes);
   int latest = 0;  // position
-  for (int r = 0; r < t.rows; r++) {
-    latest = latest < t.positions[r] ? t.positions[r] : latest;
-    if (!fresh) continue;
-    state.maximum[r] = kLowest;
-    store(state.sums + r * kLanes, zero());
+  for (int r = 0; r < t.rows; r++) latest = latest < t.positions[r] ? t.positions[r] : latest;
+  for (int r = 0; fresh && r < t.heads * t.rows; r++) {
+    states.maximum[r] = kLowest;
+    store(states.sums + r * kLanes, zero());
   }
   const int64_t key_panel = panel_size<T>(t.head_dim), value_panel = panel_size<T>(kPage),
                 page = page_elements(t.head_dim) * int64_t(sizeof(T));
   for (int b = begin; b < end; b++) {
-    // Each product, or what takes codes apart, fetches what will be read a block later: pages come from memory and lie
-    // apart, so that nothing else could tell.
-    const bool last = b + 1 == t.blocks;
-    const void* next_keys = !last ? t.k_pages[b + 1] : t.next_k ? t.next_k : t.v_pages[b];
-    const void* next_values = last ? t.next_v : t.v_pages[b + 1];
-    const KvBlock<T> kv = open_block<T, Pages>(t.k_pages[b], t.v_pages[b], t.head_dim, scratch.keys, scratch.values,
-                                               next_keys, next_values ? next_values : t.v_pages[b]);
+    const bool first = fresh && b == begin, last = b + 1 == t.blocks;
     // Keys that no row sees are neither fetched nor read: their scores would be masked, their values multiplied with 0.
-    const int seen = keys_up_to(latest, b), next_seen = last ? kPage : keys_up_to(latest, b + 1);
-    Upcoming after_keys, after_values;
-    if constexpr (!Pages::kCoded) {
-      after_keys.at = (const char*)next_keys, after_values.at = (const char*)next_values;
-      if (next_seen < kPage) {  // whole panels of keys, a part of every panel of values
-        fetch(next_keys, next_seen / kLanes * key_panel * int64_t(sizeof(T)));
-        after_keys.step = 0, after_values.step = next_seen;
+    const int seen = keys_up_to(latest, b);
+    for (int h = 0; h < t.heads; h++) {
+      const char *keys = (const char*)t.k_pages[b] + h * t.head_page,
+                 *values = (const char*)t.v_pages[b] + h * t.head_page;
+      // Each product, or what takes codes apart, fetches what will be read a head or a block later: pages come from
+      // memory and lie apart, so that nothing else could tell.
+      const bool same_block = h + 1 < t.heads;
+      const void *next_keys = same_block ? keys + t.head_page
+                              : last     ? t.next_k
+                                         : t.k_pages[b + 1],
+                 *next_values = same_block ? values + t.head_page
+                                : last     ? t.next_v
+                                           : t.v_pages[b + 1];
+      if (!next_keys) next_keys = values;
+      const KvBlock<T> kv = open_block<T, Pages>(keys, values, t.head_dim, scratch.keys, scratch.values, next_keys,
+                                                 next_values ? next_values : values);
+      const int next_seen = same_block ? seen : last ? kPage : keys_up_to(latest, b + 1);
+      Upcoming after_keys, after_values;
+      if constexpr (!Pages::kCoded) {
+        after_keys.at = (const char*)next_keys, after_values.at = (const char*)next_values;
+        if (next_seen < seen) {  // whole panels of keys, a part of every panel of values
+          fetch(next_keys, next_seen / kLanes * key_panel * int64_t(sizeof(T)));
+          after_keys.step = 0, after_values.step = next_seen;
+        }
+        if (next_seen > seen) fetch(next_keys, page);
       }
-      if (seen < kPage) fetch(next_keys, page);
+      const SegmentState state = states.from(h * t.rows, width);
+      multiply_page<T, Pages>((const T*)t.q + h * t.head_queries, t.ldq, t.rows, kv.keys, key_panel, t.head_dim,
+                              seen / kLanes, scratch.scores, kPage, false, after_keys);
+      if constexpr (Pages::kCoded) scale_keys(scratch.scores, t.rows, kv.key_scales);
+      softmax_block(t, b, kv.value_scales, scratch, state, width, first);
+      if (!Pages::kCoded && next_seen > seen && next_values) fetch(next_values, page);
+      multiply_page<T, Pages>(scratch.probabilities, kPage, t.rows, kv.values, value_panel, seen, width / kLanes,
+                              state.out, width, !first, after_values);
     }
-    multiply_block<T>((const T*)t.q, t.ldq, t.rows, kv.keys, key_panel, t.head_dim, seen / kLanes, scratch.scores,
-                      kPage, false, after_keys);
-    if constexpr (Pages::kCoded) scale_keys(scratch.scores, t.rows, kv.key_scales);
-    const bool first = fresh && b == begin;
-    softmax_block(t, b, kv.value_scales, scratch, state, width, first);
-    if (!Pages::kCoded && seen < kPage && next_values) fetch(next_values, page);
-    multiply_block<T>(scratch.probabilities, kPage, t.rows, kv.values, value_panel, seen, width / kLanes, state.out,
-                      width, !first, after_values);
   }
 }
 
@@ -256,10 +285,10 @@ ANNEAL_INLINE void save_state(float* to, const SegmentState& state, int r, int w
 template <class T, class Pages> void attention(const AttentionTask& t) {
   const AttentionScratch<T, Pages> scratch(t.scratch, t.head_dim);
   const SegmentState &total = scratch.total, &segment = scratch.segment;
-  const int width = round_to(t.head_dim, kLanes);
+  const int width = round_to(t.head_dim, kLanes), rows = t.heads * t.rows;
   const int64_t state = attention_state_floats(t.head_dim);
   for (int i = 0; i < t.resumed; i++)
-    for (int r = 0; r < t.rows; r++) {
+    for (int r = 0; r < rows; r++) {
       const float* from = t.resume[i] + r * state;
       if (i == 0) load_state(from, total, r, width);
       load_state(i == 0 ? from + state / 2 : from, segment, r, width);
@@ -276,23 +305,23 @@ template <class T, class Pages> void attention(const AttentionTask& t) {
     attend_segment(t, begin, end, begin == start, scratch, start == origin ? total : segment);
     whole = start == origin || end == boundary || !t.save;
     if (start > origin && whole)
-      for (int r = 0; r < t.rows; r++) merge_segment(total, segment, r, width);
+      for (int r = 0; r < rows; r++) merge_segment(total, segment, r, width);
   }
   if (t.save) {
-    for (int r = 0; r < t.rows; r++) {
+    for (int r = 0; r < rows; r++) {
       save_state(t.save + r * state, total, r, width);
       if (!whole) save_state(t.save + r * state + state / 2, segment, r, width);
     }
     return;
   }
-  for (int r = 0; r < t.rows; r++) {
+  for (int r = 0; r < rows; r++) {
     const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));
     const F32x16 inverse = all(1.0f / sum);
     const float* from = scratch.total.out + r * width;
     float* to = t.out + r * t.ldo;
     // Adding 0 turns -0 into 0: blocks that a row does not see may change the sign of a zero.
     each16(t.head_dim, [&](int64_t i, auto lanes) { store(to + i, fma(load(from + i), inverse, zero()), lanes); });
-    if (t.lse) t.lse[r] = scratch.total.maximum[r] + log(sum);
+    if (t.lse) t.lse[r / t.rows * t.head_lse + r % t.rows] = scratch.total.maximum[r] + log(sum);
   }
 }
 

@@ -139,6 +139,50 @@ void test_attention_cases(KvCache format) {
     }
 }
 
+// Heads that go through the blocks together, and each alone: the same bits.
+void test_heads_together(KvCache format) {
+  const int heads = 3, blocks = 18, last = (blocks - 1) * kPage + 20;  // more than a segment, and a part of a block
+  for (DType type : {DType::f32, DType::bf16})
+    for (int hd : {24, 64})
+      for (int rows : {1, 3, 7, 20})
+        for (const Kernels* k : sets(type)) {
+          const AttentionKernels& over = k->attention_over(format);
+          const size_t page = over.page_bytes(hd), head_page = 2 * page + 128;
+          Block memory(blocks * heads * head_page), scratch(over.attention_scratch(hd));
+          std::vector<const void*> k_pages, v_pages;
+          for (int b = 0; b < blocks; b++) {
+            char* const block = (char*)memory.at + (blocks - 1 - b) * heads * head_page;
+            k_pages.push_back(block), v_pages.push_back(block + page);
+            for (int h = 0; h < heads; h++)
+              for (int slot = 0; slot < kPage; slot++)
+                over.kv_write(normals(hd).data(), normals(hd).data(), slot, hd, block + h * head_page,
+                              block + h * head_page + page);
+          }
+          const int apart = rows + 2;  // rows from one head to the next
+          Block q = rounded(*k, normals(size_t(heads) * apart * hd), heads * apart, hd, hd);
+          std::vector<int32_t> positions;
+          for (int r = 0; r < rows; r++) positions.push_back(last - r);
+          Floats out(size_t(heads) * rows * hd), lse(size_t(heads) * apart), want(out), want_lse(lse);
+          AttentionTask t{
+              rows,           hd,         0.2f, q.at,       hd,        positions.data(), blocks, k_pages.data(),
+              v_pages.data(), out.data(), hd,   lse.data(), scratch.at};
+          t.heads = heads, t.head_queries = int64_t(apart) * hd, t.head_page = int64_t(head_page), t.head_lse = apart;
+          over.attention(t);
+          for (int h = 0; h < heads; h++) {
+            AttentionTask one = t;
+            one.heads = 1;
+            one.q = (char*)q.at + size_t(h) * apart * hd * k->elem;
+            one.out = &want[size_t(h) * rows * hd], one.lse = &want_lse[size_t(h) * apart];
+            for (auto* pages : {&k_pages, &v_pages})
+              for (const void*& at : *pages) at = (const char*)at + (h > 0 ? head_page : 0);
+            over.attention(one);
+          }
+          expect(!std::memcmp(out.data(), want.data(), out.size() * sizeof(float)) &&
+                     !std::memcmp(lse.data(), want_lse.data(), lse.size() * sizeof(float)),
+                 std::string("attention of heads together ") + isa_name(k->isa) + " " + name(type));
+        }
+}
+
 // Finite differences through the whole of it, float32.
 void test_attention_gradient() {
   const Kernels& k = *kernels(best_isa(), DType::f32);
@@ -222,7 +266,7 @@ void test_int8_pages() {
 }  // namespace
 
 void test_attention() {
-  for (KvCache format : {KvCache::exact, KvCache::int8}) test_attention_cases(format);
+  for (KvCache format : {KvCache::exact, KvCache::int8}) test_attention_cases(format), test_heads_together(format);
   test_attention_gradient();
   test_int8_pages();
 }

@@ -13,6 +13,13 @@ constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
 constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
 constexpr int kPrefetch = 32;   // panel vectors ahead
 
+// Whether a step of a chain takes several instructions: pairs of bfloat16 are widened where nothing multiplies them.
+#ifdef ANNEAL_PAIR_PRODUCT
+template <class T> constexpr bool kWidensPairs = false;
+#else
+template <class T> constexpr bool kWidensPairs = kStep<T> == 2;
+#endif
+
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway. More rows find their panels in the cache, and fetch the
 // panels after these meanwhile, each tile its share. Where the caller knows what it will read after the product, that
@@ -142,10 +149,7 @@ void multiply_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int
 // Rows of a full tile over NR panels, for T.
 template <class T> ANNEAL_INLINE constexpr int tile_rows(int panels) {
   if (panels > 4) return kFewRows;
-#ifndef ANNEAL_PAIR_PRODUCT
-  if (kStep<T> == 2) return kWidenedTileRows[panels];
-#endif
-  return kTileRows[panels];
+  return kWidensPairs<T> ? kWidenedTileRows[panels] : kTileRows[panels];
 }
 
 template <class T, int MR, int NR>
@@ -155,8 +159,8 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
   if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
-// What is read after a product: null, or as much memory as its panels take. Few rows fetch `step` bytes of it for each
-// of their vectors, so that 64 are all.
+// What is read after a product: null, or as much memory as its panels take. Rows of one tile fetch `step` bytes of it
+// for each of their vectors, so that 64 are all.
 struct Upcoming {
   const char* at = nullptr;
   int64_t step = 64;
@@ -172,9 +176,9 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
     const int64_t part = int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t;
-    const Ahead ahead = m > kFewRows ? Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles}
-                        : next.at    ? Ahead{next.at, next.step}
-                                     : Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64};
+    const Ahead ahead = next.at && tiles == 1 ? Ahead{next.at, next.step}
+                        : m > kFewRows ? Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles}
+                                       : Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }

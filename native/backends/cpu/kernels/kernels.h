@@ -48,7 +48,7 @@ inline int64_t attention_state_floats(int head_dim) {
 // common. A row's blocks may be given to several tasks, which hand on its state: those of one segment in ascending
 // order, those of several at the same time.
 struct AttentionTask {
-  int rows;  // query rows: (token, head of the group) pairs, at most kAttentionRows
+  int rows;  // query rows: (token, head of the group) pairs, at most kAttentionRows, of all `heads` together
   int head_dim;
   float scale;    // multiplies q.k
   const void* q;  // T [rows][ldq], padded head_dim
@@ -71,6 +71,11 @@ struct AttentionTask {
   float* save = nullptr;  // [rows] states, written in place of out and lse
   // The block of keys and values that the thread will likely read after the task, fetched meanwhile; or null.
   const void *next_k = nullptr, *next_v = nullptr;
+  // Neighbouring key-value heads, each with `rows` rows, which go through a block one after the other: memory is read
+  // in longer stretches. Their queries (elements of T), pages (bytes) and lse lie as far apart as said here; out,
+  // resumed and saved states are [heads][rows].
+  int heads = 1;
+  int64_t head_queries = 0, head_page = 0, head_lse = 0;
 };
 constexpr int kAttentionRows = 64;
 
