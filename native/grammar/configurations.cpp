@@ -7,6 +7,8 @@ namespace anneal::grammar {
 namespace {
 
 constexpr size_t kMostBytes = size_t(1) << 30;
+constexpr uint64_t kRowWork = 64;  // steps that a row takes, and a set of items besides the items
+constexpr uint64_t kSetWork = 8;
 constexpr uint32_t kNowhere = 0;  // the frame below the two outermost ones; nothing returns to it
 
 }  // namespace
@@ -92,6 +94,7 @@ uint32_t Configurations::close(bool is_duplicate) {
   }
   std::erase_if(set_, [&](uint64_t item) { return state_of(item) > Network::kExit && network_[state_of(item)].last; });
   std::sort(set_.begin(), set_.end());
+  work_ += kSetWork + 2 * set_.size();
   set_.erase(std::unique(set_.begin(), set_.end()), set_.end());
   const uint32_t result = number(set_);
   set_.clear();
@@ -151,6 +154,7 @@ void Configurations::fill(uint32_t configuration) {
       steps_.push_back({edge.lo, edge.hi, pack(edge.to, frame_of(item))});
       cut[edge.lo] = cut[int(edge.hi) + 1] = true;
     }
+  work_ += kRowWork + 2 * active_.size() + 2 * steps_.size();
   std::sort(steps_.begin(), steps_.end(), [](auto& a, auto& b) { return a.lo < b.lo; });
   auto row = std::make_unique<Row>();
   row->fill(kDead);

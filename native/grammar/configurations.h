@@ -68,6 +68,8 @@ class Configurations {
   // Gives configurations of others of the same network their numbers here.
   void adopt(const Configurations& from, std::span<uint32_t> configurations);
 
+  // Steps, as a Turn counts them, that making configurations has taken so far.
+  uint64_t work() const { return work_; }
   size_t size() const { return configurations_.size(); }
   size_t memory() const {
     return frames_.bytes() + configurations_.bytes() + filled_ * sizeof(Row) + rows_.capacity() * 9 +
@@ -93,6 +95,7 @@ class Configurations {
   std::vector<uint8_t> ends_;
   std::unordered_map<uint64_t, uint32_t> after_duplicates_;  // by configuration and byte
   size_t filled_ = 0;
+  uint64_t work_ = 0;
   uint32_t start_, outside_, unknown_;  // frames: of the grammar, of alone()
 
   // Scratch.

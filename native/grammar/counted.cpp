@@ -94,6 +94,7 @@ class Counting {
  public:
   Counting(const Places& places, int32_t min, int32_t max, Spending& spending)
       : places_(places), min_(min), last_(max < 0 ? min : max), bounded_(max >= 0), spending_(spending) {
+    find_reach();
     const int64_t cells = (int64_t(last_) + 1) * places_.size();
     spending_.bytes(cells * 4);
     numbers_.assign(size_t(cells), kDead);
@@ -110,7 +111,11 @@ class Counting {
   static constexpr size_t kNowhere = SIZE_MAX;
   static constexpr int32_t kDead = -2, kAlive = -1;
 
-  size_t cell(int32_t count, int32_t place) const { return size_t(count) * size_t(places_.size()) + size_t(place); }
+  // Where as many items may follow as can, how many have ended makes no difference: such cells are one.
+  size_t cell(int32_t count, int32_t place) const {
+    if (count >= min_) count = std::max(count, last_ - reach_[size_t(place)]);
+    return size_t(count) * size_t(places_.size()) + size_t(place);
+  }
   // The living cell that a step leads to from a place where so many items have ended.
   size_t after(int32_t count, int32_t to) const {
     if (to < places_.between && count < last_)
@@ -120,6 +125,31 @@ class Counting {
     const size_t next = cell(count, to);
     return numbers_[next] == kDead ? kNowhere : next;
   }
+  // How many items may end from each place on, at most.
+  void find_reach() {
+    const auto n = size_t(places_.size());
+    reach_.assign(n, last_);
+    std::vector<int32_t> waiting(n), ready;
+    std::vector<std::vector<int32_t>> before(n);
+    for (size_t place = 0; place < n; ++place) {
+      const auto steps = places_.at(int32_t(place));
+      spending_.bytes(int64_t(steps.size()) * 4 + 32);
+      for (auto& step : steps) before[size_t(step.to)].push_back(int32_t(place));
+      if ((waiting[place] = int32_t(steps.size())) == 0) ready.push_back(int32_t(place));
+    }
+    // Those that a cycle is reached from stay without bound.
+    while (!ready.empty()) {
+      const int32_t place = ready.back();
+      ready.pop_back();
+      int64_t reach = 0;
+      for (auto& step : places_.at(place))
+        reach = std::max<int64_t>(reach, int64_t(reach_[size_t(step.to)]) + (step.to < places_.between));
+      reach_[size_t(place)] = int32_t(std::min<int64_t>(reach, last_));
+      for (int32_t from : before[size_t(place)])
+        if (--waiting[size_t(from)] == 0) ready.push_back(from);
+    }
+  }
+
   bool may_end(int32_t count, int32_t place) const { return places_.ends[size_t(place)] && count >= min_; }
 
   // Marks the places from which an end is reached when so many items have ended; whether there were new ones.
@@ -127,7 +157,9 @@ class Counting {
     bool fresh = false;
     for (int32_t place = places_.size() - 1; place >= 0; --place) {
       spending_.tick();
-      int32_t& number = numbers_[cell(count, place)];
+      const size_t own = size_t(count) * size_t(places_.size()) + size_t(place);
+      if (cell(count, place) != own) continue;
+      int32_t& number = numbers_[own];
       const auto leads_on = [&](auto& step) { return after(count, step.to) != kNowhere; };
       if (number == kAlive || !(may_end(count, place) || std::ranges::any_of(places_.at(place), leads_on))) continue;
       number = kAlive;
@@ -166,6 +198,7 @@ class Counting {
   const int32_t min_, last_;  // items that are told from more of them
   const bool bounded_;
   Spending& spending_;
+  std::vector<int32_t> reach_;    // by place
   std::vector<int32_t> numbers_;  // of the states, by count and place
 };
 

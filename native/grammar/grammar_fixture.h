@@ -179,6 +179,20 @@ struct Generator {
   }
 };
 
+// A mask made in turns of a few steps, while another matcher at the same place makes its own.
+inline int64_t pauses = 0;
+inline std::shared_ptr<const Mask> mask_in_turns(Matcher& matcher, int steps) {
+  Matcher beside = matcher;
+  std::shared_ptr<const Mask> mask, other;
+  for (; !mask; ++pauses) {
+    Turn own(steps), others(3 * steps);
+    mask = matcher.mask(own);
+    if (!other) other = beside.mask(others);
+  }
+  check(!other || *other == *mask, "a mask made in other turns is another one");
+  return mask;
+}
+
 inline bool permits(const Mask& mask, int token) { return mask[size_t(token) / 32] >> (token % 32) & 1; }
 
 // Random grammars over random vocabularies, and bounded texts of several bounds: every token of every mask is compared.
@@ -187,5 +201,6 @@ void bounded_texts();
 void excluded_texts();
 void counted_texts();
 void short_walks();
+void different_items();
 
 }  // namespace anneal::grammar

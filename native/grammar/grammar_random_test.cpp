@@ -20,7 +20,7 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
   const int end = int(words.tokens.size()) - 1;
   for (int step = 0; step < steps && !language.exhausted(); ++step) {
     const int state = states.back();
-    const auto mask = matcher.mask();
+    const auto mask = mask_in_turns(matcher, 1 + (number + 7 * step) % 500);
     ++compared;
     std::vector<int> permitted, next(words.tokens.size(), language.never());
     for (int token = 0; token < int(words.tokens.size()); ++token) {
@@ -198,7 +198,9 @@ void counted_texts() {
     const auto plain = m.chars({{0, '"' - 1}, {'"' + 1, 'b' - 1}, {'b' + 1, 0x10FFFF}});
     const auto character = m.alt({plain, m.seq({m.text("b"), m.chars({{'a', 'b'}})})});
     const auto some = m.chars({{'a', 'b'}, {0xE9, 0xEA}, {0x8A00, 0x8AFF}});
-    const auto some_text = m.seq({m.repeat(some, 0, 1 + below(random, 12)), m.text("a"), m.repeat(some, 1, -1)});
+    const int rest = below(random, 2) ? -1 : 1 + below(random, 3);
+    const auto some_text =
+        m.seq({m.repeat(some, 0, rest < 0 ? 1 + below(random, 12) : -1), m.text("a"), m.repeat(some, 1, rest)});
     const int min = below(random, 10), max = below(random, 3) == 0 ? -1 : 8 + below(random, 6);
     std::vector<Expr> parts{some_text, m.repeat(character, min, max)};
     if (below(random, 2)) parts.push_back(m.repeat(character, 8 + below(random, 2), -1));
@@ -209,6 +211,46 @@ void counted_texts() {
     for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 30, number);
   }
   std::printf("counted texts: %d masks\n", masks);
+}
+
+// Arrays whose items differ: masks made in turns, against those made at once by a matcher of another grammar.
+void different_items() {
+  Words words;
+  for (int byte = 0; byte < 128; ++byte) words.tokens.push_back(std::string(1, char(byte)));
+  Random random{3};
+  for (int i = 0; i < 400; ++i) {
+    std::string token;
+    for (int n = 2 + below(random, 6); n > 0; --n)
+      token += below(random, 3) ? "ab"[below(random, 2)] : "\",[]12"[below(random, 6)];
+    words.tokens.push_back(token);
+  }
+  words.tokens.push_back("<end>");
+  words.special = words.end = {int(words.tokens.size()) - 1};
+  const auto vocabulary = words.vocabulary();
+  Maker m;
+  const Expr opening{{12, 0}, m.language.empty()}, end{{12, 1}, m.language.empty()};
+  const auto string = m.seq({m.text("\""), m.repeat(m.chars({{'a', 'b'}}), 1, 3), m.text("\"")});
+  const auto number = m.repeat(m.chars({{'1', '2'}}), 1, 2);
+  const auto item = m.seq({m.alt({string, number, m.rule(0)}), end});
+  const auto program = m.program({m.seq({m.text("["), opening, m.rule(1), m.text("]")}),
+                                  m.seq({item, m.repeat(m.seq({m.text(","), item}), 0, -1)})});
+  int masks = 0;
+  const int64_t before = pauses;
+  for (int round = 0; round < 40; ++round) {
+    Matcher turns(Grammar::compile(vocabulary, program, {})), whole(Grammar::compile(vocabulary, program, {}));
+    for (int step = 0; step < 30; ++step, ++masks) {
+      const auto mask = mask_in_turns(turns, 1 + below(random, 300));
+      check(*mask == *whole.mask(), "different items: round %d, step %d", round, step);
+      std::vector<int> permitted;
+      for (int token = 0; token < vocabulary->size(); ++token)
+        if (permits(*mask, token)) permitted.push_back(token);
+      if (permitted.empty()) break;
+      const int token = permitted[size_t(below(random, int(permitted.size())))];
+      check(turns.accept(token) && whole.accept(token), "different items: a permitted token");
+    }
+  }
+  check(pauses - before > masks, "different items: masks that took one turn");
+  std::printf("different items: %d masks, %d pauses\n", masks, int(pauses - before));
 }
 
 // Texts of strings, bounded ones, names that differ from others, and words of letters: of a large vocabulary only what
@@ -244,7 +286,8 @@ void short_walks() {
     uint32_t at = configurations.after(configurations.start())['"'];
     for (char byte : std::string("name")) {
       const uint64_t before = masks.walked();
-      masks.mask(at);
+      Turn whole(Turn::kWhole);
+      masks.mask(at, whole);
       const uint64_t walked = masks.walked() - before;
       check(walked < nodes / 3, "%s: %d of %d nodes were walked", name, int(walked), int(nodes));
       at = configurations.after(at)[uint8_t(byte)];

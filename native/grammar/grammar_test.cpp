@@ -106,6 +106,13 @@ void refusals() {
   check(refusal(m.program({m.rule(1), m.text("a")}), budgets, &param) == "grammar_too_complex" &&
             param == "budgets.rules",
         "rules budget");
+  // Of 60 places each, 2000 counts: those places that are counted apart only near the end cost no state for each.
+  Expr word = m.repeat(m.chars({{'a', 'b'}}), 0, -1);
+  for (int i = 0; i < 60; ++i) word = m.seq({word, m.text(std::string(1, char('A' + i % 26)))});
+  budgets = {};
+  budgets.states = 20'000;
+  check(refusal(m.program({m.both({word, m.repeat(m.chars({{0, 0x10FFFF}}), 0, 2000)})}), budgets) == "",
+        "a count whose end is near");
   // A long chain of rules, forwards and backwards.
   for (bool forwards : {true, false}) {
     Code chain{1, forwards ? 0 : 19999, 20000};
@@ -323,6 +330,7 @@ int main(int argc, char** argv) {
   excluded_texts();
   counted_texts();
   short_walks();
+  different_items();
   random_grammars(count);
   if (failures) std::printf("%d failures\n", failures);
   return failures ? 1 : 0;

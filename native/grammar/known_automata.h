@@ -20,7 +20,7 @@ struct KnownAutomaton {
 // Used by all threads. Past kMostBytes, those that were used longest ago go.
 class KnownAutomata {
  public:
-  static constexpr size_t kMostBytes = size_t(32) << 20;
+  static constexpr size_t kMostBytes = size_t(48) << 20;
 
   // One for the process.
   static KnownAutomata& instance();

@@ -66,6 +66,77 @@ class Draft {
   size_t count_ = 0;
 };
 
+// Through the vocabulary.
+class Walk {
+ public:
+  Walk(const Vocabulary& vocabulary, Configurations& configurations, uint32_t from, const Bytes* follow,
+       size_t max_exits, const Slice* slice)
+      : nodes_(vocabulary.nodes()),
+        slices_(vocabulary.slices()),
+        configurations_(configurations),
+        has_follow_(follow),
+        max_exits_(max_exits),
+        slice_(slice),
+        draft_(vocabulary, follow),
+        path_(size_t(vocabulary.longest()) + 1),
+        ended_(path_.size(), 0) {
+    if (slice) draft_.take(*slice->tokens);
+    path_[0] = from;
+  }
+
+  // Whether it has come to the end.
+  bool go_on(Turn& turn) {
+    const uint64_t work = configurations_.work(), walked = walked_;
+    const auto spent = [&] { return walked_ - walked + configurations_.work() - work; };
+    uint32_t i = next_;
+    for (const auto past = uint32_t(nodes_.size()); i < past;) {
+      const auto& node = nodes_[i];
+      if (++walked_ % 16 == 0 && int64_t(spent()) >= turn.left()) break;
+      if (slice_ && slices_.covers(*slice_, i)) {
+        i = node.next;
+        continue;
+      }
+      if (ended_[node.depth - 1u]) {
+        draft_.exit(i);
+        if (draft_.exits() > max_exits_ && !has_follow_) {
+          has_too_many_ = true;
+          i = past;
+          break;
+        }
+      }
+      const uint32_t now = configurations_.after(path_[node.depth - 1u])[node.byte];
+      if (now == Configurations::kDead) {
+        i = node.next;
+        continue;
+      }
+      path_[node.depth] = now;
+      ended_[node.depth] = configurations_.exits(now);
+      draft_.permit(node.token);
+      ++i;
+    }
+    next_ = i;
+    turn.spend(spent());
+    return i >= nodes_.size();
+  }
+
+  std::shared_ptr<const LocalMask> finish() { return has_too_many_ ? too_many_exits() : draft_.finish(walked_); }
+
+ private:
+  const std::vector<TokenTree::Node>& nodes_;
+  const Slices& slices_;
+  Configurations& configurations_;
+  const bool has_follow_;
+  const size_t max_exits_;
+  const Slice* slice_;
+  Draft draft_;
+  // By depth: the configuration, and whether the rule has ended there (not before its first byte).
+  std::vector<uint32_t> path_;
+  std::vector<uint8_t> ended_;
+  uint32_t next_ = 1;
+  uint64_t walked_ = 0;
+  bool has_too_many_ = false;
+};
+
 }  // namespace
 
 std::shared_ptr<const LocalMask> too_many_exits() {
@@ -74,40 +145,13 @@ std::shared_ptr<const LocalMask> too_many_exits() {
   return nothing;
 }
 
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t max_exits,
-                                                 const Slice* slice) {
-  const auto& nodes = vocabulary.nodes();
-  const Slices& slices = vocabulary.slices();
-  Draft draft(vocabulary, follow);
-  if (slice) draft.take(*slice->tokens);
-  // By depth: the configuration, and whether the rule has ended there (not before its first byte).
-  std::vector<uint32_t> path(size_t(vocabulary.longest()) + 1);
-  std::vector<uint8_t> ended(path.size(), 0);
-  path[0] = from;
-  uint64_t walked = 0;
-  for (uint32_t i = 1; i < nodes.size();) {
-    const auto& node = nodes[i];
-    ++walked;
-    if (slice && slices.covers(*slice, i)) {
-      i = node.next;
-      continue;
-    }
-    if (ended[node.depth - 1u]) {
-      draft.exit(i);
-      if (draft.exits() > max_exits && !follow) return too_many_exits();
-    }
-    const uint32_t now = configurations.after(path[node.depth - 1u])[node.byte];
-    if (now == Configurations::kDead) {
-      i = node.next;
-      continue;
-    }
-    path[node.depth] = now;
-    ended[node.depth] = configurations.exits(now);
-    draft.permit(node.token);
-    ++i;
-  }
-  return draft.finish(walked);
+Resumable<std::shared_ptr<const LocalMask>> make_local_mask(const Vocabulary& vocabulary,
+                                                            Configurations& configurations, Pauses& pauses,
+                                                            uint32_t from, const Bytes* follow, size_t max_exits,
+                                                            const Slice* slice) {
+  Walk walk(vocabulary, configurations, from, follow, max_exits, slice);
+  while (!walk.go_on(pauses.turn())) co_await pauses.pause();
+  co_return walk.finish();
 }
 
 }  // namespace anneal::grammar

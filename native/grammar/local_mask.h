@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "configurations.h"
+#include "resumable.h"
 #include "vocabulary.h"
 
 namespace anneal::grammar {
@@ -38,10 +39,12 @@ using Bytes = std::bitset<256>;
 
 // Walks the vocabulary from a configuration of Configurations::alone(). `follow`: null, all exits are kept, and if they
 // are more than `max_exits`, the mask is partial and holds nothing; else those of these bytes. `slice`: its tokens are
-// permitted, and none of them leads to an exit that is asked for; null: there is none.
-std::shared_ptr<const LocalMask> make_local_mask(const Vocabulary& vocabulary, Configurations& configurations,
-                                                 uint32_t from, const Bytes* follow, size_t max_exits,
-                                                 const Slice* slice);
+// permitted, and none of them leads to an exit that is asked for; null: there is none. What is named here stays until
+// the mask is made.
+Resumable<std::shared_ptr<const LocalMask>> make_local_mask(const Vocabulary& vocabulary,
+                                                            Configurations& configurations, Pauses& pauses,
+                                                            uint32_t from, const Bytes* follow, size_t max_exits,
+                                                            const Slice* slice);
 
 // One that holds nothing.
 std::shared_ptr<const LocalMask> too_many_exits();

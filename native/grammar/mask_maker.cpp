@@ -2,27 +2,30 @@
 
 #include <algorithm>
 #include <bit>
-
-#include "unique_masks.h"
+#include <utility>
 
 namespace anneal::grammar {
 
 namespace {
 
-constexpr size_t kMostCalls = 8;  // of a state that is looked at by the rules it calls
+constexpr size_t kMostCalls = 8;          // of a state that is looked at by the rules it calls
+constexpr uint64_t kMaxOnlyNodes = 4096;  // that are looked at to see whether there is only one token
 
 void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (token % 32); }
 
 }  // namespace
 
-std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration) {
+std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration, Turn& turn) {
   if (configuration < masks_.size() && masks_[configuration]) return masks_[configuration];
-  auto mask = std::make_shared<Mask>(vocabulary_.words(), 0);
-  make(configuration, *mask);
-  if (network_.has_marks()) {
-    UniqueItems none;
-    restrict_to_unique(vocabulary_, configurations_, configuration, none, *mask);
+  const auto known = makings_.extract(configuration);
+  auto mask = known ? known.mapped().mask : std::make_shared<Mask>(vocabulary_.words(), 0);
+  Made work = known ? std::move(known.mapped().work) : make(configuration, *mask);
+  std::coroutine_handle<> at = known ? known.mapped().at : work.handle();
+  if (!pauses_.run(work, at, turn)) {
+    makings_.emplace(configuration, Making{std::move(mask), std::move(work), at});
+    return nullptr;
   }
+  work.result();
   // Making it met further configurations.
   if (masks_.size() < configurations_.size()) masks_.resize(configurations_.size());
   masks_[configuration] = mask;
@@ -30,68 +33,91 @@ std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration) {
   return mask;
 }
 
-void MaskMaker::make(uint32_t configuration, Mask& mask) {
+MaskMaker::Made MaskMaker::make(uint32_t configuration, Mask& mask) {
+  std::vector<uint32_t> path(size_t(vocabulary_.longest()) + 1);
   if (configurations_.complete(configuration))
     for (int32_t token : vocabulary_.end()) permit(mask, token);
   for (int32_t token : configurations_.tokens(configuration)) permit(mask, token);
+  if (!is_broad(configuration) || !co_await make_by_parts(configuration, mask, path)) {
+    const auto& row = configurations_.after(configuration);
+    for (int byte = 0; byte < 256; ++byte)
+      if (auto tree = subtree(byte, row[size_t(byte)]))
+        while (!permit_all(*tree, path, mask)) co_await pauses_.pause();
+  }
+  if (network_.has_marks()) {
+    UniqueItems none;
+    UniqueRestriction restriction(vocabulary_, configurations_, configuration);
+    while (!restriction.go_on(none, mask, pauses_.turn())) co_await pauses_.pause();
+  }
+  co_return true;
+}
+
+// Whether so much may come first that a plain walk is slow.
+bool MaskMaker::is_broad(uint32_t configuration) {
   const auto& row = configurations_.after(configuration);
-  const auto& nodes = vocabulary_.nodes();
   uint64_t below = 0;
   int bytes = 0;
   for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
-        child && row[size_t(byte)] != Configurations::kDead) {
-      below += nodes[child].next - child;
-      ++bytes;
-    }
-  if (below > limits_.walk_nodes && bytes > limits_.walk_bytes) {
-    bool whole = true;
-    for (auto& [state, frame] : configurations_.items(configuration))
-      if (state > Network::kExit && !add_item(state, frame, mask)) {
-        whole = false;
-        break;
-      }
-    if (whole) return;
-  }
-  for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
-        child && row[size_t(byte)] != Configurations::kDead)
-      walk(child, nodes[child].next, row[size_t(byte)], mask);
+    if (const auto tree = subtree(byte, row[size_t(byte)])) below += tree->past - tree->at, ++bytes;
+  return below > limits_.walk_nodes && bytes > limits_.walk_bytes;
 }
 
-// Permits the tokens of nodes [from, past), a subtree; `configuration` is the one after its first node's byte.
-void MaskMaker::walk(uint32_t from, uint32_t past, uint32_t configuration, Mask& mask) {
-  visit(from, past, configuration, [&](int32_t token) {
+// What items permit, one after the other. False: the whole configuration is better walked.
+MaskMaker::Made MaskMaker::make_by_parts(uint32_t configuration, Mask& mask, std::vector<uint32_t>& path) {
+  for (auto& [state, frame] : configurations_.items(configuration))
+    if (state > Network::kExit && !co_await add_item(state, frame, mask, path)) co_return false;
+  co_return true;
+}
+
+std::optional<MaskMaker::Subtree> MaskMaker::subtree(int first, uint32_t configuration) const {
+  const uint32_t child = vocabulary_.first_child(uint8_t(first));
+  if (child == 0 || configuration == Configurations::kDead) return std::nullopt;
+  return Subtree{child, vocabulary_.nodes()[child].next, configuration};
+}
+
+// Permits its tokens; whether all of them.
+bool MaskMaker::permit_all(Subtree& tree, std::vector<uint32_t>& path, Mask& mask) {
+  return go_on<true>(tree, path, pauses_.turn(), [&](int32_t token) {
     permit(mask, token);
     return true;
   });
 }
 
-// Calls `found` with each token of the subtree that may follow, until it answers false; whether it never did.
-template <class F> bool MaskMaker::visit(uint32_t from, uint32_t past, uint32_t configuration, F&& found) {
+// Calls `found` with each token of the subtree that may follow, until it answers false. Whether there are no more.
+template <bool kWithRows, class F>
+bool MaskMaker::go_on(Subtree& tree, std::vector<uint32_t>& path, Turn& turn, F&& found) {
   const auto& nodes = vocabulary_.nodes();
-  path_.resize(size_t(vocabulary_.longest()) + 1);
-  path_[nodes[from].depth] = configuration;
+  const uint64_t work = configurations_.work();
+  uint64_t walked = 0;
+  const auto spent = [&] { return walked + (kWithRows ? configurations_.work() - work : 0); };
   const auto tokens = [&](uint32_t i) {
     for (int32_t token = nodes[i].token; token >= 0; token = vocabulary_.same_bytes(token))
       if (!found(token)) return false;
     return true;
   };
-  if (!tokens(from)) return false;
-  ++walked_;
-  for (uint32_t i = from + 1; i < past;) {
+  uint32_t i = tree.at;
+  bool is_wanted = true;
+  if (tree.configuration != Configurations::kDead) {
+    // Its first node.
+    path[nodes[i].depth] = std::exchange(tree.configuration, Configurations::kDead);
+    is_wanted = tokens(i++);
+    ++walked;
+  }
+  while (i < tree.past && is_wanted) {
     const auto& node = nodes[i];
-    ++walked_;
-    const uint32_t now = configurations_.after(path_[node.depth - 1u])[node.byte];
+    if (++walked % 16 == 0 && int64_t(spent()) >= turn.left()) break;
+    const uint32_t now = configurations_.after(path[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
       i = node.next;
       continue;
     }
-    path_[node.depth] = now;
-    if (!tokens(i)) return false;
-    ++i;
+    path[node.depth] = now;
+    is_wanted = tokens(i++);
   }
-  return true;
+  tree.at = i;
+  walked_ += walked;
+  turn.spend(spent());
+  return is_wanted && i >= tree.past;
 }
 
 int32_t MaskMaker::only(uint32_t configuration) {
@@ -114,36 +140,45 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
       if (!found(token)) return -1;
   for (int32_t token : configurations_.tokens(configuration))
     if (!found(token)) return -1;
-  const auto row = configurations_.after(configuration);  // a copy: the walks below make more rows
+  path_.resize(size_t(vocabulary_.longest()) + 1);
+  const auto& row = configurations_.after(configuration);
+  const uint64_t before = walked_;
   for (int byte = 0; byte < 256; ++byte)
-    if (const uint32_t child = vocabulary_.first_child(uint8_t(byte));
-        child && row[size_t(byte)] != Configurations::kDead)
-      if (!visit(child, vocabulary_.nodes()[child].next, row[size_t(byte)], found)) return -1;
+    if (auto tree = subtree(byte, row[size_t(byte)])) {
+      // Of the nodes alone, so that the answer is the same whatever is known of them.
+      Turn turn(int64_t(kMaxOnlyNodes - std::min(kMaxOnlyNodes, walked_ - before)));
+      if (!go_on<false>(*tree, path_, turn, found)) return -1;
+    }
   return only;
 }
 
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
-bool MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask) {
+MaskMaker::Made MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path) {
   const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.exit_share;
-  if (is_called_mostly(state) && !locals_.contains(configurations_.alone(state)) && add_called(state, frame, mask))
-    return true;
-  if (add_place({state, {}}, frame, max_nodes, mask)) return true;
+  if (is_called_mostly(state) && !locals_.contains(configurations_.alone(state)) &&
+      co_await add_called(state, frame, mask, path))
+    co_return true;
+  const Place alone{state, {}};
+  if (co_await add_place(alone, frame, max_nodes, mask, path)) co_return true;
   const auto caller = configurations_.caller(frame);
-  return caller && add_place({state, caller->returns}, caller->frame, max_nodes, mask);
+  if (!caller) co_return false;
+  const Place with_caller{state, caller->returns};
+  co_return co_await add_place(with_caller, caller->frame, max_nodes, mask, path);
 }
 
 // By the rules that the state calls, which are known from other states and grammars more often than it is.
-bool MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask) {
-  for (auto& edge : network_.calls(state))
-    if (!add_place({network_.rule(edge.rule).start, {}}, configurations_.called(edge.to, frame),
-                   vocabulary_.nodes().size() / limits_.call_share, mask))
-      return false;
-  const auto row = configurations_.after(configurations_.one(state, frame));  // a copy: the walks below make more rows
+MaskMaker::Made MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path) {
+  for (auto& edge : network_.calls(state)) {
+    const Place called{network_.rule(edge.rule).start, {}};
+    const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.call_share;
+    if (!co_await add_place(called, configurations_.called(edge.to, frame), max_nodes, mask, path)) co_return false;
+  }
+  const auto& row = configurations_.after(configurations_.one(state, frame));
   for (auto& edge : network_.edges(state))
     for (int byte = edge.lo; byte <= edge.hi; ++byte)
-      if (const uint32_t child = vocabulary_.first_child(uint8_t(byte)))
-        walk(child, vocabulary_.nodes()[child].next, row[size_t(byte)], mask);
-  return true;
+      if (auto tree = subtree(byte, row[size_t(byte)]))
+        while (!permit_all(*tree, path, mask)) co_await pauses_.pause();
+  co_return true;
 }
 
 bool MaskMaker::is_called_mostly(int32_t state) const {
@@ -157,70 +192,82 @@ bool MaskMaker::is_called_mostly(int32_t state) const {
   return below < vocabulary_.nodes().size() / limits_.call_share;
 }
 
-// False, and nothing changes: more than `most` nodes of the vocabulary would be walked behind it, or almost anything
-// may follow.
-bool MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask) {
-  auto part = local(place, nullptr);
+// False, and nothing changes: more than `max_nodes` nodes of the vocabulary would be walked behind it, or almost
+// anything may follow.
+MaskMaker::Made MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask,
+                                     std::vector<uint32_t>& path) {
+  auto part = co_await local(place, nullptr);
   if (!part->exits.empty() || part->partial) {
     const uint32_t then = configurations_.returned(frame);
-    const auto row = configurations_.after(then);  // a copy: the walks below make more rows
+    const auto& row = configurations_.after(then);
     if (part->partial) {
       Bytes follow;
       for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
       // Where almost anything may follow, no list of exits helps.
-      if (follow.count() > limits_.max_follow) return false;
-      part = local(place, &follow);
+      if (follow.count() > limits_.max_follow) co_return false;
+      part = co_await local(place, &follow);
     }
     uint64_t below = 0;
     for (auto& exit : part->exits)
       if (row[exit.byte] != Configurations::kDead) below += exit.below;
-    if (below > max_nodes) return false;
+    if (below > max_nodes) co_return false;
     uint32_t begin = 0;
     for (auto& exit : part->exits) {
       if (row[exit.byte] != Configurations::kDead)
-        for (uint32_t i = begin; i < exit.end; ++i)
-          walk(part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte], mask);
+        for (uint32_t i = begin; i < exit.end; ++i) {
+          Subtree tree{part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte]};
+          while (!permit_all(tree, path, mask)) co_await pauses_.pause();
+        }
       begin = exit.end;
     }
   }
   for (size_t i = 0; i < part->bits.size(); ++i) mask[i] |= part->bits[i];
   for (int32_t token : part->tokens) permit(mask, token);
-  return true;
+  pauses_.turn().spend((part->bits.size() + part->tokens.size()) / 8);
+  co_return true;
 }
 
-std::shared_ptr<const LocalMask> MaskMaker::local(const Place& place, const Bytes* follow) {
+Resumable<std::shared_ptr<const LocalMask>> MaskMaker::local(const Place& place, const Bytes* follow) {
   const uint32_t from = configurations_.alone(place.state, place.returns);
-  Known& known = locals_[from];
-  if (!follow && known.all) return known.all;
-  if (follow)
-    for (auto& mask : known.partial)
-      if (mask->asked == *follow) return mask;
-  const auto mask = new_local(place, follow, from);
+  if (auto known = known_local(from, follow)) co_return known;
+  const auto mask = co_await new_local(place, follow, from);
+  // Another mask that needs it may have come before.
+  if (auto known = known_local(from, follow)) co_return known;
   bytes_ += mask->memory();
   walked_ += mask->walked;
   if (follow)
-    known.partial.push_back(mask);
+    locals_[from].partial.push_back(mask);
   else
-    known.all = mask;
-  return mask;
+    locals_[from].all = mask;
+  co_return mask;
 }
 
-std::shared_ptr<const LocalMask> MaskMaker::new_local(const Place& place, const Bytes* follow, uint32_t from) {
+std::shared_ptr<const LocalMask> MaskMaker::known_local(uint32_t from, const Bytes* follow) const {
+  const auto known = locals_.find(from);
+  if (known == locals_.end()) return nullptr;
+  if (!follow) return known->second.all;
+  for (auto& mask : known->second.partial)
+    if (mask->asked == *follow) return mask;
+  return nullptr;
+}
+
+Resumable<std::shared_ptr<const LocalMask>> MaskMaker::new_local(const Place& place, const Bytes* follow,
+                                                                 uint32_t from) {
   const auto make = [&](const Slice* slice) {
-    return make_local_mask(vocabulary_, configurations_, from, follow, limits_.max_exits, slice);
+    return make_local_mask(vocabulary_, configurations_, pauses_, from, follow, limits_.max_exits, slice);
   };
   const auto& slices = vocabulary_.slices();
   TextReach reach = reaches_.of(place.state);
   // Few limits, so that few slices are made.
   if (!reach.exact && reach.chars < Slices::kMaxChars) reach.chars = int(std::bit_floor(unsigned(reach.chars)));
   const uint64_t tokens = reach.groups == 0 ? 0 : slices.count(reach.groups, reach.chars);
-  if (tokens == 0 || tokens < uint64_t(vocabulary_.size()) / limits_.slice_share) return make(nullptr);
+  if (tokens == 0 || tokens < uint64_t(vocabulary_.size()) / limits_.slice_share) co_return co_await make(nullptr);
   if (reach.ends) {
-    if (!follow) return too_many_exits();
-    if (!place.returns.empty() || meets(reach.groups, *follow)) return make(nullptr);
+    if (!follow) co_return too_many_exits();
+    if (!place.returns.empty() || meets(reach.groups, *follow)) co_return co_await make(nullptr);
   }
   const Slice slice = slices.slice(reach.groups, reach.chars, reach.exact);
-  return make(&slice);
+  co_return co_await make(&slice);
 }
 
 }  // namespace anneal::grammar

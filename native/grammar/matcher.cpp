@@ -1,7 +1,6 @@
 #include "matcher.h"
 
 #include "mask_maker.h"
-#include "unique_masks.h"
 
 namespace anneal::grammar {
 
@@ -57,6 +56,13 @@ Matcher::Matcher(std::shared_ptr<Grammar> grammar)
   if (grammar_->network().has_marks()) items_read_ = {0};
 }
 
+Matcher::Matcher(const Matcher& other)
+    : grammar_(other.grammar_),
+      space_(other.space_),
+      history_(other.history_),
+      items_(other.items_),
+      items_read_(other.items_read_) {}
+
 // Moves to a fresh space when this one is full; the others that use it move when it is their turn.
 void Matcher::make_room() {
   {
@@ -67,6 +73,7 @@ void Matcher::make_room() {
   const auto fresh = grammar_->replace(old);
   std::scoped_lock lock(old->mutex, fresh->mutex);
   auto history = history_;
+  restricted_.reset();
   fresh->configurations.adopt(old->configurations, {history.data(), history.size() - (finished() ? 1 : 0)});
   history_ = std::move(history);
   space_ = fresh;
@@ -125,6 +132,7 @@ bool Matcher::follow(std::span<const uint8_t> bytes, uint32_t& configuration) {
 
 void Matcher::step(uint32_t configuration) {
   history_.push_back(configuration);
+  restricted_.reset();
   if (items_read_.empty()) return;
   items_.commit();
   items_read_.push_back(items_.size());
@@ -132,6 +140,7 @@ void Matcher::step(uint32_t configuration) {
 
 void Matcher::rewind(size_t steps) {
   history_.resize(history_.size() - steps);
+  if (steps > 0) restricted_.reset();
   if (items_read_.empty() || steps == 0) return;
   items_read_.resize(history_.size());
   if (items_.size() != items_read_.back()) items_.rewind(items_read_.back());
@@ -154,14 +163,31 @@ bool Matcher::accept_bytes(std::span<const uint8_t> bytes) {
 }
 
 std::shared_ptr<const Mask> Matcher::mask() {
+  Turn whole(Turn::kWhole);
+  return mask(whole);
+}
+
+std::shared_ptr<const Mask> Matcher::mask(Turn& turn) {
   if (finished()) return std::make_shared<const Mask>(grammar_->vocabulary().words(), 0);
-  make_room();
+  if (!is_making()) make_room();
   std::lock_guard lock(space_->mutex);
-  auto mask = space_->masks->mask(history_.back());
-  if (!items_.active()) return mask;
-  auto own = std::make_shared<Mask>(*mask);
-  restrict_to_unique(grammar_->vocabulary(), space_->configurations, history_.back(), items_, *own);
+  if (!restricted_) {
+    auto mask = space_->masks->mask(history_.back(), turn);
+    if (!mask || !items_.active()) return mask;
+    restricted_ = std::make_unique<Restricted>(
+        *mask, UniqueRestriction(grammar_->vocabulary(), space_->configurations, history_.back()));
+  }
+  if (!restricted_->restriction.go_on(items_, restricted_->mask, turn)) return nullptr;
+  auto own = std::make_shared<const Mask>(std::move(restricted_->mask));
+  restricted_.reset();
   return own;
+}
+
+// In a fresh space it would have to begin anew.
+bool Matcher::is_making() {
+  if (restricted_) return true;
+  std::lock_guard lock(space_->mutex);
+  return space_->masks->is_making(history_.back());
 }
 
 bool Matcher::complete() {

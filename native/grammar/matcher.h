@@ -11,6 +11,7 @@
 #include "configurations.h"
 #include "mask.h"
 #include "unique_items.h"
+#include "unique_masks.h"
 #include "vocabulary.h"
 
 namespace anneal::grammar {
@@ -53,7 +54,8 @@ class Grammar : public std::enable_shared_from_this<Grammar> {
 class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Grammar> grammar);
-  Matcher(const Matcher&) = default;
+  // Of a mask that is being made it has nothing.
+  Matcher(const Matcher& other);
 
   const Grammar& grammar() const { return *grammar_; }
   // Whether the token, or end of output, may follow; if not, nothing changes. Each accepted one is a step that rewind()
@@ -63,6 +65,8 @@ class Matcher {
   bool accept_bytes(std::span<const uint8_t> bytes);
   // The tokens that may follow; end tokens where the output may end.
   std::shared_ptr<const Mask> mask();
+  // Null: the turn is over before that is known. The next one goes on from there, unless the output has changed.
+  std::shared_ptr<const Mask> mask(Turn& turn);
   // The output may end here.
   bool complete();
   // An end token was accepted: nothing may follow.
@@ -78,6 +82,7 @@ class Matcher {
  private:
   static constexpr uint32_t kFinished = UINT32_MAX - 1;
   void make_room();
+  bool is_making();
   bool follow(std::span<const uint8_t> bytes, uint32_t& configuration);
   void step(uint32_t configuration);
   std::shared_ptr<Grammar> grammar_;
@@ -86,6 +91,12 @@ class Matcher {
   // Of a grammar that has arrays whose items differ:
   UniqueItems items_;
   std::vector<size_t> items_read_;  // by items_, before the first step, and after each
+  // The mask that earlier items are being taken out of; null: none is being made.
+  struct Restricted {
+    Mask mask;
+    UniqueRestriction restriction;
+  };
+  std::unique_ptr<Restricted> restricted_;
 };
 
 }  // namespace anneal::grammar

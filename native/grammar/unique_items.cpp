@@ -11,6 +11,7 @@ namespace anneal::grammar {
 
 namespace {
 
+constexpr uint64_t kByteWork = 4;   // steps
 constexpr size_t kLongNumber = 40;  // characters; double precision tells numbers apart by fewer
 
 bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }
@@ -38,6 +39,7 @@ bool UniqueItems::less(Value a, Value b) const { return tag(a) != tag(b) ? tag(a
 UniqueItems::Value UniqueItems::item(Value array, uint32_t index) const {
   const Value end = next(array);
   Value at = array + uint32_t(kHeader);
+  work_ += index + 1;
   for (; at < end && index > 0; --index) at = next(at);
   return at < end ? at : kNone;
 }
@@ -46,6 +48,7 @@ UniqueItems::Value UniqueItems::member(Value object, Value key) const {
   const Value end = next(object);
   for (Value at = object + uint32_t(kHeader); at < end;) {
     const Value value = next(at);
+    ++work_;
     if (payload(at) == payload(key)) return value;
     at = next(value);
   }
@@ -67,6 +70,7 @@ void UniqueItems::end_value(Value value) {
 // ---- bytes
 
 void UniqueItems::push(uint8_t byte, bool opens) {
+  work_ += kByteWork;
   marks_.push_back({state_, uint32_t(out_.size()), uint32_t(arena_.size()), uint32_t(events_.size()),
                     uint32_t(log_.size()), uint32_t(starts_.size())});
   if (levels_.empty() && !opens) return;
@@ -199,6 +203,7 @@ void UniqueItems::sort_members(Level& level, Event& event) {
 // Earlier values of this kind that the value which begins here may come to.
 std::vector<UniqueItems::Value> UniqueItems::targets(char kind) const {
   const Level& level = levels_.back();
+  work_ += level.items.size() + level.left.size();
   std::vector<Value> found;
   for (Value value : level.items)
     if (tag(value) == kind) found.push_back(value);
@@ -210,6 +215,7 @@ std::vector<UniqueItems::Value> UniqueItems::targets(char kind) const {
 // A part of the innermost array or object has ended.
 void UniqueItems::complete(Value value) {
   Level& level = levels_.back();
+  work_ += level.items.size() / 8;  // which move, where one comes in between
   events_.push_back({Event::completed});
   Event& event = events_.back();
   state_ = {};
@@ -256,7 +262,7 @@ void UniqueItems::begin_string() {
     std::vector<Value> known;
     for (Value object : level.left) {
       size_t i = 0;
-      for (Value at = object + uint32_t(kHeader); at < next(object); at = next(next(at)), ++i)
+      for (Value at = object + uint32_t(kHeader); at < next(object); at = next(next(at)), ++i, ++work_)
         if (i >= known.size() || payload(known[i]) != payload(at)) known.push_back(at);
     }
     arena_.insert(arena_.end(), known.begin(), known.end());
@@ -266,6 +272,7 @@ void UniqueItems::begin_string() {
   }
   std::sort(arena_.begin() + state_.lo, arena_.end(), by_payload);
   state_.hi = uint32_t(arena_.size());
+  work_ += uint64_t(state_.hi - state_.lo) * 8;
 }
 
 void UniqueItems::string_byte(uint8_t byte) {

@@ -41,6 +41,8 @@ class UniqueItems {
   bool is_past(uint32_t level) const {
     return levels_.size() <= level || (levels_.size() == level + 1 && state_.mode == Mode::after);
   }
+  // Steps, as a Turn counts them, that reading has taken so far.
+  uint64_t work() const { return work_; }
   size_t memory() const { return out_.capacity() + log_.capacity() * 2 + arena_.capacity() * 4; }
 
  private:
@@ -121,6 +123,7 @@ class UniqueItems {
   std::vector<Value> targets(char tag) const;
   void revert(Event& event);
 
+  mutable uint64_t work_ = 0;
   std::string out_;
   std::vector<Level> levels_;
   State state_;

@@ -29,6 +29,22 @@ const std::array<uint8_t, 256>& likely_ends() {
   return kOrder;
 }
 
+// What has been done while it lives is taken off the turn.
+class Work {
+ public:
+  Work(const Configurations& configurations, const UniqueItems& items, Turn& turn)
+      : configurations_(configurations), items_(items), turn_(turn), before_(done()) {}
+  ~Work() { turn_.spend(done() - before_); }
+  Work(const Work&) = delete;
+
+ private:
+  uint64_t done() const { return configurations_.work() + items_.work(); }
+  const Configurations& configurations_;
+  const UniqueItems& items_;
+  Turn& turn_;
+  const uint64_t before_;
+};
+
 }  // namespace
 
 uint32_t unique_step(Configurations& configurations, uint32_t from, uint8_t byte, UniqueItems& items) {
@@ -80,48 +96,68 @@ bool can_differ(Configurations& configurations, uint32_t configuration, UniqueIt
   return found;
 }
 
-void restrict_to_unique(const Vocabulary& vocabulary, Configurations& configurations, uint32_t configuration,
-                        UniqueItems& items, Mask& mask) {
-  const auto forbid = [&](int32_t token) { mask[size_t(token) / 32] &= ~(1u << (token % 32)); };
-  const auto forbid_node = [&](int32_t token) {
-    for (; token >= 0; token = vocabulary.same_bytes(token)) forbid(token);
-  };
-  for (int32_t token : configurations.tokens(configuration)) {
-    const auto bytes = vocabulary.bytes(token);
+UniqueRestriction::UniqueRestriction(const Vocabulary& vocabulary, Configurations& configurations,
+                                     uint32_t configuration)
+    : vocabulary_(vocabulary),
+      configurations_(configurations),
+      configuration_(configuration),
+      named_(configurations.tokens(configuration)),
+      path_(size_t(vocabulary.longest()) + 1) {
+  path_[0] = {configuration, false};
+}
+
+bool UniqueRestriction::go_on(UniqueItems& items, Mask& mask, Turn& turn) {
+  forbid_named(items, mask, turn);
+  if (!named_.empty()) return false;
+  for (uint32_t depth = 1; depth <= depth_; ++depth) {
+    items.push(path_[depth].byte, path_[depth].opens);
+  }
+  walk(items, mask, turn);
+  for (uint32_t depth = depth_; depth > 0; --depth) items.undo();
+  return next_ >= vocabulary_.nodes().size();
+}
+
+void UniqueRestriction::forbid_named(UniqueItems& items, Mask& mask, Turn& turn) {
+  while (!named_.empty() && !turn.is_over()) {
+    const Work work(configurations_, items, turn);
+    const int32_t token = named_.back();
+    named_.pop_back();
+    const auto bytes = vocabulary_.bytes(token);
     for (uint8_t byte : bytes) items.push(byte, false);
-    if (!can_differ(configurations, configurations.after_token(configuration, token), items)) forbid(token);
+    if (!can_differ(configurations_, configurations_.after_token(configuration_, token), items))
+      mask[size_t(token) / 32] &= ~(1u << (token % 32));
     for (size_t i = 0; i < bytes.size(); ++i) items.undo();
   }
-  const auto& nodes = vocabulary.nodes();
-  const auto& separators = vocabulary.separators();
-  struct Place {
-    uint32_t configuration;
-    bool differs;  // from where it would be without earlier items
+}
+
+void UniqueRestriction::walk(UniqueItems& items, Mask& mask, Turn& turn) {
+  const auto forbid = [&](int32_t token) {
+    for (; token >= 0; token = vocabulary_.same_bytes(token)) mask[size_t(token) / 32] &= ~(1u << (token % 32));
   };
-  std::vector<Place> path(size_t(vocabulary.longest()) + 1);
-  path[0] = {configuration, false};
-  uint32_t depth = 0;
-  for (uint32_t i = 1; i < nodes.size();) {
-    const auto& node = nodes[i];
-    for (; depth >= node.depth; --depth) items.undo();
-    const Place from = path[depth];
-    const uint32_t without = configurations.after(from.configuration)[node.byte];
-    const uint32_t to = unique_step(configurations, from.configuration, node.byte, items);
+  const auto& nodes = vocabulary_.nodes();
+  const auto& separators = vocabulary_.separators();
+  while (next_ < nodes.size() && !turn.is_over()) {
+    const Work work(configurations_, items, turn);
+    const auto& node = nodes[next_];
+    for (; depth_ >= node.depth; --depth_) items.undo();
+    const Place from = path_[depth_];
+    const uint32_t without = configurations_.after(from.configuration)[node.byte];
+    const uint32_t to = unique_step(configurations_, from.configuration, node.byte, items);
     if (to == Configurations::kDead) {
       if (from.differs || without != Configurations::kDead)
-        for (uint32_t below = i; below < node.next; ++below) forbid_node(nodes[below].token);
-      i = node.next;
+        for (uint32_t below = next_; below < node.next; ++below) forbid(nodes[below].token);
+      next_ = node.next;
       continue;
     }
-    path[++depth] = {to, from.differs || to != without};
-    if (node.token >= 0 && !can_differ(configurations, to, items)) forbid_node(node.token);
+    path_[++depth_] = {to, from.differs || to != without, node.byte, configurations_.opens(without)};
+    if (node.token >= 0 && !can_differ(configurations_, to, items)) forbid(node.token);
     // Where no item can become equal to an earlier one, only another that follows in the same token.
     const auto reason = !items.active()     ? Separators::kOpenedComma
                         : items.in_string() ? Separators::kQuotedEnd
                                             : Separators::kComma;
-    i = path[depth].differs || items.may_repeat() || separators.has(i, reason) ? i + 1 : node.next;
+    const bool goes_on = path_[depth_].differs || items.may_repeat() || separators.has(next_, reason);
+    next_ = goes_on ? next_ + 1 : node.next;
   }
-  for (; depth > 0; --depth) items.undo();
 }
 
 }  // namespace anneal::grammar

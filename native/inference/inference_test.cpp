@@ -183,6 +183,53 @@ void numbers_handles() {
   expect(handles.size() == 2, "counts those there are");
 }
 
+// Of many tokens, so that finding out which of them may follow takes many turns; the first hundred are letters.
+std::shared_ptr<grammar::Grammar> slow_grammar() {
+  std::vector<uint8_t> bytes;
+  std::vector<int32_t> offsets{0};
+  for (int32_t token = 0; token < 60'000; ++token) {
+    if (token < 100)
+      bytes.push_back(uint8_t(' ' + token % 90));
+    else
+      for (int32_t rest = token; rest > 0; rest /= 26) bytes.push_back(uint8_t('a' + rest % 26));
+    offsets.push_back(int32_t(bytes.size()));
+  }
+  const auto vocabulary =
+      std::make_shared<grammar::Vocabulary>(bytes, offsets, std::vector<int32_t>{}, std::vector<int32_t>{});
+  // Any characters but a few, in any number: then one more.
+  return grammar::Grammar::compile(vocabulary, std::vector<int32_t>{1, 0, 1, 5, 2, 7, 0, -1, 2, 1, ' ', 'z', 3, 1, '~'},
+                                   {}, {.walk_nodes = UINT64_MAX});
+}
+
+// A draw that waits for its mask is put off, from step to step, and comes of the same token; the others go on.
+void puts_off_slow_masks() {
+  PaperBackend backend(100);
+  Stepper stepper(backend, 200);
+  const auto slow =
+      std::make_shared<Slot>(sampling::SamplingParams{}, 100, std::make_unique<grammar::Matcher>(slow_grammar()),
+                             std::vector<int32_t>{}, std::vector<int32_t>{}, std::nullopt);
+  const auto quick = slot_of();
+  std::vector<Sequence> first = {prompt(slow, {5, 6, 7}), prompt(quick, {9}, {2, 3})};
+  expect(step(stepper, first) && first[0].sampled.token == Sequence::kPutOff, "a slow mask is waited for");
+  expect(first[1].sampled.token == 10, "and the other draws");
+  int steps = 0, position = 1;
+  for (;; ++steps, ++position) {
+    backend.computed.clear();
+    // As if the draw had come; and, now and then, after the caller has heard that it has not.
+    std::vector<Sequence> next = {going_on(slow, 3), going_on(quick, position)};
+    next[1].blocks = {2, 3};
+    if (steps % 3 == 2) next[0] = prompt(slow, {7}), next[0].position = 2;
+    expect(step(stepper, next) && next[1].sampled.token == 11 + steps, "the other goes on");
+    expect(backend.computed[0] == PaperBackend::Computed{2, 7}, "the last token is computed again");
+    if (next[0].sampled.token == Sequence::kPutOff) continue;
+    expect(next[0].sampled.token == 8, "the draw comes of the same token");
+    break;
+  }
+  expect(steps > 3, "a slow mask takes many steps");
+  std::vector<Sequence> last = {going_on(slow, 3)};
+  expect(step(stepper, last) && last[0].sampled.token == 9, "alone it is waited for");
+}
+
 void refuses() {
   const auto slot = slot_of(), other = slot_of();
   const auto refused = [&](std::vector<Sequence> list, const StepLimits& limits = kLimits) -> std::string {
@@ -231,6 +278,7 @@ int main() {
   reports_prompts_in_pieces();
   reads_states_in_pieces();
   numbers_handles();
+  puts_off_slow_masks();
   refuses();
   return report_failures();
 }

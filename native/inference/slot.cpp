@@ -31,12 +31,13 @@ int32_t Slot::find_forced() {
   }
 }
 
-void Slot::prepare() noexcept {
-  if (!matcher_ || readiness_ != Readiness::none) return;
+bool Slot::prepare(grammar::Turn& turn) noexcept {
+  if (is_prepared()) return true;
   try {
     sole_ = forced();
     if (sole_ < 0) {
-      mask_ = matcher_->mask();
+      mask_ = matcher_->mask(turn);
+      if (!mask_) return false;
       stops_ = may_stop();
     }
     readiness_ = Readiness::ready;
@@ -46,11 +47,13 @@ void Slot::prepare() noexcept {
   } catch (...) {
     readiness_ = Readiness::failed;
   }
+  return true;
 }
 
 bool Slot::ask(int output, backends::RowRequest& request) {
   if (matcher_) {
-    prepare();
+    grammar::Turn whole(grammar::Turn::kWhole);
+    prepare(whole);
     if (readiness_ == Readiness::refused) return false;
     if (readiness_ == Readiness::failed) {
       readiness_ = Readiness::none;

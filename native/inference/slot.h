@@ -31,8 +31,10 @@ class Slot {
 
   // The next token where the grammar or the thinking budget leaves no choice, whatever the logits say; -1 elsewhere.
   int32_t forced();
-  // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot.
-  void prepare() noexcept;
+  // Finds out what the next draw may be, ahead of it: on any thread, while nothing else uses the slot. False: the turn
+  // is over before; another one goes on from there.
+  bool prepare(grammar::Turn& turn) noexcept;
+  bool is_prepared() const { return !matcher_ || readiness_ != Readiness::none; }
   // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until
   // accept(). False: nothing can be drawn, because the grammar is too ambiguous to be followed further.
   bool ask(int output, backends::RowRequest& request);
@@ -46,6 +48,13 @@ class Slot {
   int latest_max_forced = 0;   // forced tokens that it may take at most (JavaScript thread)
   int64_t drawn = 0;           // the one that gave `given`: another than asked for means that one was aborted
   std::vector<int32_t> given;  // the token drawn, and those forced after it; empty: no token was permitted
+  // The draw that was to come was put off: what may follow was not known in time. The token before it is computed once
+  // more.
+  struct PutOff {
+    int32_t token;
+    int position, output;
+  };
+  std::optional<PutOff> put_off;
 
  private:
   // Whether it is known what the next draw may be; refused: it is too ambiguous; failed: memory ran out.

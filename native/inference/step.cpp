@@ -136,6 +136,11 @@ bool Stepper::run(std::vector<Sequence>& sequences) {
   for (Sequence& s : sequences)
     if (s.sample) {
       s.slot->drawn = s.draw;
+      s.slot->put_off.reset();
+      if (s.sampled.token == Sequence::kPutOff) {
+        s.slot->put_off = {s.tokens.back(), s.position + int(s.tokens.size()) - 1, s.output_index};
+        continue;
+      }
       s.slot->accept(s.sampled.token, s.max_forced);
       const std::vector<int32_t>& given = s.slot->given;
       s.sampled.token = given.empty() ? -1 : given[0];
@@ -160,7 +165,10 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
 }
 
 bool Stepper::take_tokens(Sequence& s) {
-  if (s.after) {
+  if (s.after && s.slot->drawn == s.after && s.slot->put_off) {
+    const Slot::PutOff& again = *s.slot->put_off;
+    s.tokens = {again.token}, s.position = again.position, s.output_index = again.output;
+  } else if (s.after) {
     // The draw before this one found nothing permitted, or never took place: this sequence has ended.
     if (s.slot->drawn != s.after || s.slot->given.empty()) {
       if (s.sample) s.sampled.token = -1;
@@ -175,6 +183,14 @@ bool Stepper::take_tokens(Sequence& s) {
     if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
   s.states.resize(size_t(s.state_count) * size_t(backend_.spec().hidden));
   return true;
+}
+
+// Not where the last token cannot be computed again: its recurrent state has moved on, pages behind its window are
+// given away, or its logits come from elsewhere.
+bool Stepper::may_wait(const Sequence& s) const {
+  const auto& windows = backend_.page_groups().windows;
+  return rows_.size() > 1 && s.recurrent < 0 && s.given_logits.empty() &&
+         std::all_of(windows.begin(), windows.end(), [](int window) { return window == 0; });
 }
 
 int64_t Stepper::room() const {
@@ -212,9 +228,10 @@ bool Stepper::pass() {
   const auto drawn_from = [](const Row& row) {
     return draws(*row.sequence) && row.token + 1 == int(row.sequence->tokens.size());
   };
-  std::vector<Slot*> constrained;
+  std::deque<MaskThread::Task> constrained;
   for (const Row& row : rows_)
-    if (drawn_from(row) && row.sequence->slot->constrained()) constrained.push_back(row.sequence->slot.get());
+    if (drawn_from(row) && row.sequence->slot->constrained())
+      constrained.push_back({row.sequence->slot.get(), may_wait(*row.sequence)});
   const backends::Logits* logits;
   {
     const bool masked = !constrained.empty();
@@ -230,7 +247,12 @@ bool Stepper::pass() {
     backends::RowRequest request{.row = int(i)};
     if (s.prompt_logprobs >= 0)
       request.prompt_token = std::max(s.next[size_t(row.token)], 0), request.prompt_top = s.prompt_logprobs;
-    if (drawn_from(row) && !s.slot->ask(s.output_index, request)) s.sampled = {-1, 0, {}, {}};
+    if (drawn_from(row)) {
+      if (may_wait(s) && !s.slot->is_prepared())
+        s.sampled.token = Sequence::kPutOff;
+      else if (!s.slot->ask(s.output_index, request))
+        s.sampled = {-1, 0, {}, {}};
+    }
     requests_.push_back(request);
   }
   results_.assign(requests_.size(), {});

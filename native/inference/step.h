@@ -38,7 +38,9 @@ struct Sequence {
   int max_tokens = 0;           // tokens at most: those after a draw are known only when the step runs
   int64_t draw = 0, after = 0;  // its own draw's number; that of the draw it goes on from
 
-  // Results. -2: nothing was to be drawn; -1: no token was permitted.
+  // Results. -2: nothing was to be drawn; -1: no token was permitted; kPutOff: what may follow was not known in time,
+  // so that its last token is to be computed and drawn from again. A step that goes on from this draw does so.
+  static constexpr int32_t kPutOff = -3;
   sampling::Sampled sampled{-2, 0, {}, {}};
   std::vector<int32_t> forced;              // taken after the token sampled
   std::vector<sampling::RowLogprobs> rows;  // [count], with prompt_logprobs
@@ -52,7 +54,8 @@ void begin_step(std::vector<Sequence>&, const StepLimits&);
 // Runs the steps of one model, one at a time, on the dispatcher.
 class Stepper {
  public:
-  explicit Stepper(backends::Backend& backend) : backend_(backend) {}
+  explicit Stepper(backends::Backend& backend, int64_t turn_steps = MaskThread::kTurnSteps)
+      : backend_(backend), masks_(turn_steps) {}
   // Fills in the sequences' results. False if aborted: then their slots are as they were.
   bool run(std::vector<Sequence>&);
 
@@ -65,6 +68,8 @@ class Stepper {
   bool compute(std::vector<Sequence>&);
   // The sequence's tokens, those drawn before where it goes on from them. False: it has ended.
   bool take_tokens(Sequence&);
+  // Whether a draw of the pass may be put off, and the rest of it goes on.
+  bool may_wait(const Sequence&) const;
   // How many more rows of logits this pass may have.
   int64_t room() const;
   // Adds tokens from `first` on to this pass: all that are left, or as many as there is room for. Returns how many.

@@ -437,8 +437,8 @@ describe("forced tokens", () => {
     streaming: i % 2 === 0,
     params: { seed: BigInt(i), logprobs, maxTokens: 90 + i * 11, stop: i === 3 ? ["a"] : [], stopTokenIds: [955] },
   });
-  const all = async (logprobs: number | null, pages: number) => {
-    const { loop, model } = open({ ...device, pages }, { contextLength: 400 });
+  const all = async (logprobs: number | null, pages: number, putsOff?: (draw: number) => boolean) => {
+    const { loop, model } = open({ ...device, pages, putsOff }, { contextLength: 400 });
     const results = await Promise.all(
       Array.from({ length: 8 }, (_, i) => read(loop.submit(request(over(i, logprobs))))),
     );
@@ -471,6 +471,19 @@ describe("forced tokens", () => {
       expect(scarce.outputs).toEqual(outputs);
     }
     expect(preemptions).toBeGreaterThan(5);
+  });
+
+  test("are the same where draws are put off, again and again", async () => {
+    const { outputs } = await all(0, 400);
+    for (const [logprobs, pages] of [
+      [0, 400],
+      [null, 400],
+      [null, 9],
+      [null, 15],
+    ] as const) {
+      const late = await all(logprobs, pages, (draw) => (draw * 7919) % 11 < 5);
+      expect(late.outputs).toEqual(outputs);
+    }
   });
 
   test("end at the limit", async () => {

@@ -3,7 +3,7 @@
 // step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
 import { BadRequestError } from "../errors.js";
-import type { DeviceModel, StepOutput, StepSequence } from "../runtime/runtime.js";
+import { type DeviceModel, PUT_OFF, type StepOutput, type StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
@@ -313,6 +313,10 @@ export class InferenceLoop {
       const states = output.states[i] ?? null;
       if (states !== null && sequence.owner.readHiddenStates!(sequence, position, states)) this.end(sequence);
       if (!samples) continue;
+      if (output.tokens[i] === PUT_OFF) {
+        sequence.putOff();
+        continue;
+      }
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;
       const logprobs = {

@@ -185,6 +185,11 @@ export class Sequence {
     if (this.inFlight > 0 && this.state === "running") this.computed += taken;
   }
 
+  /** A draw is to come once more, from a token that is computed again: by the step in flight, if one goes on from there. */
+  putOff(): void {
+    if (this.state === "running") this.computed--;
+  }
+
   append(token: number): void {
     if (this.length === this.tokens.length) {
       const larger = new Int32Array(this.tokens.length + Math.max(64, this.outputs));

@@ -98,6 +98,9 @@ class SchemaCompiler {
   private readonly anyOrder: boolean;
   private readonly branches: Branches;
   private readonly known = new Map<string, Expr>();
+  /** By name and value. */
+  private readonly namedMembers = new Map<string, Map<Expr, Expr>>();
+  private readonly otherNames = new Map<string, Expr>();
   private freeSets = 0;
   private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
 
@@ -123,13 +126,12 @@ class SchemaCompiler {
 
   /** A value that satisfies all of `nodes`. */
   private value(nodes: Conjunction): Expr {
-    const targets = new Set<SchemaNode>();
+    const kept: SchemaNode[] = [];
     for (const node of nodes) {
       const target = this.withoutDetour(node);
       if (target.schema === false) return NEVER;
-      if (target.schema !== true) targets.add(target);
+      if (target.schema !== true && !kept.includes(target)) kept.push(target);
     }
-    const kept = [...targets];
     const [first] = kept;
     if (first === undefined) return this.json.value();
     const key = kept.length === 1 ? String(first.id) : kept.map((node) => node.id).join(" ");
@@ -330,10 +332,36 @@ class SchemaCompiler {
     }
     const writing: MemberWriting = {
       value: (nodes) => this.value(nodes),
-      named: (name, value) => seq(spelledText(name), this.json.colon, value),
+      named: (name, value) => this.namedMember(name, value),
       other: (name, value) => seq(name === null ? this.json.string() : quoted(spelled(name)), this.json.colon, value),
     };
     return this.members(branch, writing, (members) => objectExpr(this.json, members));
+  }
+
+  /** One expression, however many alternatives have the member. */
+  private namedMember(name: string, value: Expr): Expr {
+    let ofName = this.namedMembers.get(name);
+    if (ofName === undefined) {
+      ofName = new Map();
+      this.namedMembers.set(name, ofName);
+    }
+    let expr = ofName.get(value);
+    if (expr === undefined) {
+      expr = seq(spelledText(name), this.json.colon, value);
+      ofName.set(value, expr);
+    }
+    return expr;
+  }
+
+  /** One expression for all objects that declare the same names. */
+  private otherThan(names: readonly string[]): Expr {
+    const key = names.map((name) => `${name.length} ${name}`).join("");
+    let expr = this.otherNames.get(key);
+    if (expr === undefined) {
+      expr = not(alt(...names.map(text)));
+      this.otherNames.set(key, expr);
+    }
+    return expr;
   }
 
   /** What `write` makes of the members of an object. */
@@ -428,7 +456,7 @@ class SchemaCompiler {
       const value = nodes === null ? NEVER : writing.value([...nodes, ...asked.map((one) => one.value)]);
       if (value.kind === "never") continue;
       const conditions = [...matched.map(({ search }) => search), ...unmatched.map(({ search }) => not(search))];
-      if (declared.length > 0) conditions.push(not(alt(...declared.map(text))));
+      if (declared.length > 0) conditions.push(this.otherThan(declared));
       if (names !== null) conditions.push(names);
       for (const one of asked) conditions.push(...nameConditions(this.branches, one));
       members.push(writing.other(conditions.length === 0 ? null : and(...conditions), value));

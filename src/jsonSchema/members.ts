@@ -31,6 +31,9 @@ const MAX_STATES = 20_000;
 /** Members of one rule where none of them need be shared. */
 const MAX_TOGETHER = 64;
 
+/** Members after a separator, of all objects that have them. */
+const laterMembers = new WeakMap<Expr, { separator: Expr; expr: Expr }>();
+
 /** The object with its braces. */
 export function objectExpr(json: JsonRules, members: Members): Expr {
   return json.enclosed("{", membersExpr(json.rules, json.comma, members), "}");
@@ -48,8 +51,6 @@ class MembersWriter {
   private readonly cap: number;
   private readonly known = new Map<string, Expr>();
   private readonly tails: (Expr | undefined)[] = [];
-  /** Members after a separator. */
-  private readonly later = new Map<Expr, Expr>();
   private readonly firstRequired: number;
 
   constructor(
@@ -141,12 +142,12 @@ class MembersWriter {
   /** A member when `count` have come; one expression, whatever follows it. */
   private separated(member: Expr, count: number): Expr {
     if (count === 0) return member;
-    let expr = this.later.get(member);
-    if (expr === undefined) {
-      expr = seq(this.comma, member);
-      this.later.set(member, expr);
+    let later = laterMembers.get(member);
+    if (later?.separator !== this.comma) {
+      later = { separator: this.comma, expr: seq(this.comma, member) };
+      laterMembers.set(member, later);
     }
-    return expr;
+    return later.expr;
   }
 
   private rule(key: string, make: () => Expr): Expr {

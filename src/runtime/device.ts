@@ -349,8 +349,17 @@ export interface RowLogprobs {
   topLogprobs: Float32Array;
 }
 
+/**
+ * In place of a token: the same is to be drawn again, from the last of the row's tokens, which is computed again. A row that
+ * goes on from this draw does that.
+ */
+export const PUT_OFF = -3;
+
 export interface StepOutput {
-  /** Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was false. */
+  /**
+   * Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was
+   * false, PUT_OFF if it was not known in time what the grammar permits.
+   */
   tokens: Int32Array;
   /** Per sequence: raw log softmax of the sampled token; 0 where it was forced and the slot's topLogprobs is -1. */
   logprobs: Float32Array;
