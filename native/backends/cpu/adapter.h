@@ -1,5 +1,6 @@
 // A published version of a low-rank adapter: compute copies that never change.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <vector>
@@ -21,6 +22,10 @@ class AdapterVersion final : public backends::Adapter {
   int rank = 0;
   float scale = 1;
   std::vector<std::array<LowRank, kProjections>> layers;
+  // In some layer.
+  bool adapts(int projection) const {
+    return std::any_of(layers.begin(), layers.end(), [&](const auto& layer) { return bool(layer[projection]); });
+  }
   int padded_rank() const { return int(padded(rank)); }
   int64_t bytes() const {
     int64_t sum = 0;

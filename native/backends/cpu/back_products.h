@@ -128,12 +128,42 @@ struct TokenSum {
   const TokenBlocks *left, *right;
   int m, n;
   Matrix out;
+  bool transposed = false;  // out is [n][m]; m is a rank
+};
+
+// Part of a sum, from row `row` and panel `panel` on, which a worker adds to: where it lies, or in scratch where the
+// output is transposed.
+struct TokenSumTile {
+  static int most_rows(const TokenSum& s) { return s.transposed ? s.m : 48; }
+  static int most_panels(const TokenSum& s) {
+    return s.transposed ? std::min(kTilePanels, kTileFloats / (s.m * kLanes)) : kTilePanels;
+  }
+
+  const TokenSum& sum;
+  const Kernels& floats;
+  const int rows, panels, col, cols;
+  const Matrix c;  // [rows][panels * 16]
+
+  TokenSumTile(const Kernels& k, const TokenSum& s, int row, int panel, WorkerScratch& scratch)
+      : sum(s),
+        floats(*kernels(k.isa, DType::f32)),
+        rows(std::min(most_rows(s), s.m - row)),
+        panels(std::min(most_panels(s), int(panels_of(s.n)) - panel)),
+        col(panel * kLanes),
+        cols(std::min(panels * kLanes, s.n - col)),
+        c(s.transposed ? Matrix{scratch.tile.floats(), int64_t(panels) * kLanes}
+                       : Matrix{s.out.at(row, col), s.out.ld}) {
+    if (s.transposed) floats.transpose(s.out.at(col), DType::f32, s.out.ld, cols, rows, c.data, c.ld);
+  }
+  void end() const {
+    if (sum.transposed) floats.transpose(c.data, DType::f32, c.ld, rows, cols, sum.out.at(col), sum.out.ld);
+  }
 };
 
 // One owner for every tile of every sum; tokens in row order. Sums into the same place (of products that share an A)
 // take turns block by block.
-inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows) {
-  constexpr int kRows = 48;
+inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<TokenSum>& sums, int rows, int block_rows,
+                            std::vector<WorkerScratch>& workers) {
   struct Part {
     int place, row, panel;
   };
@@ -147,21 +177,22 @@ inline void sum_over_tokens(Team& team, const Kernels& k, const std::vector<Toke
     else
       same->push_back(&s);
   }
-  for (size_t s = 0; s < places.size(); s++)
-    for (int64_t panel = 0; panel < panels_of(places[s][0]->n); panel += kTilePanels)
-      for (int row = 0; row < places[s][0]->m; row += kRows) parts.push_back({int(s), row, int(panel)});
+  for (size_t i = 0; i < places.size(); i++) {
+    const TokenSum& s = *places[i][0];
+    for (int64_t panel = 0; panel < panels_of(s.n); panel += TokenSumTile::most_panels(s))
+      for (int row = 0; row < s.m; row += TokenSumTile::most_rows(s)) parts.push_back({int(i), row, int(panel)});
+  }
   team.each(int64_t(parts.size()), [&](int64_t chunk, int worker) {
     const Part& p = parts[chunk];
-    const TokenSum& first = *places[p.place][0];
-    const int m = std::min(kRows, first.m - p.row), panels = std::min<int>(kTilePanels, panels_of(first.n) - p.panel);
+    const TokenSumTile tile(k, *places[p.place][0], p.row, p.panel, workers[worker]);
     for (int row = 0, b = 0; row < rows; row += block_rows, b++) {
       const int n = std::min(block_rows, rows - row);
       team.preemption_point(worker);
       for (const TokenSum* s : places[p.place])
-        k.gemm(s->left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, m,
-               s->right->block(b) + p.panel * panel_bytes(k, n), n, panels, s->out.at(p.row, int64_t(p.panel) * kLanes),
-               s->out.ld, true);
+        k.gemm(s->left->block(b) + size_t(p.row) * block_rows * k.elem, block_rows, tile.rows,
+               s->right->block(b) + p.panel * panel_bytes(k, n), n, tile.panels, tile.c.data, tile.c.ld, true);
     }
+    tile.end();
   });
 }
 

@@ -16,9 +16,9 @@ inline constexpr ProjectionInput kInputOf[kProjections] = {kInputNormed, kInputN
 struct BackwardMemory {
   Buffer transposed[kProjections];  // panels of the layer's weights transposed, when whole layers are
   bool transpose_layers = false;
-  int window = 0;                      // rows whose transposes are held at once
-  TokenBlocks dy[kProjections], x[4];  // gradients of outputs (left), inputs (right): see kInputOf
-  TokenBlocks g[kProjections], z[kProjections];
+  int window = 0;  // rows whose transposes are held at once
+  // Inputs (right), see kInputOf; gradients of outputs (left for weights, right for B); g, z as in RunScratch (left).
+  TokenBlocks x[4], dy[kProjections], g[kProjections], z[kProjections];
   Buffer d_out;  // heads of a layer in the compute type, [kv_heads][rows][group][head_dim]
   // Float32: sum(d_out out) of every head [kv_heads][rows][group]; heads [kv_heads][rows][group][head_dim], and
   // [pages][kv_heads][kPage][head_dim] twice, each padded.

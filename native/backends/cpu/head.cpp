@@ -187,7 +187,7 @@ void head_weight_gradient(Team& team, const Model& m, const Matrix& x, const std
       });
       k.pack_transposed(b.normed.data, k.type, b.normed.ld, rows, head.k, mem.right.block(block));
     });
-    sum_over_tokens(team, k, {{&mem.left, &mem.right, head.n, head.k, out}}, to - from, mem.block_rows);
+    sum_over_tokens(team, k, {{&mem.left, &mem.right, head.n, head.k, out}}, to - from, mem.block_rows, workers);
   }
 }
 

@@ -70,17 +70,20 @@ struct LayerBackward {
     });
   }
 
-  // Keeps the transposes of a run's output gradients dys[i] [rows][n of projection i] (and g, z), and its bias sums.
+  // Keeps a run's output gradients dys[i] [rows][n of projection i], g and z as sums over tokens take them, and its
+  // bias sums.
   void keep_outputs(Team& team, const int* projections, const Rows* dys, int count, const RunScratch& run, int row0,
                     int rows) const {
     each_block(team, row0, rows, [&](int b, int row, int n, int worker) {
       for (int i = 0; i < count; i++) {
         const int p = projections[i];
-        if (sums(p))
+        if (wanted.weight[p])
           k.transpose(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b), kBlockRows);
         if (wanted.a[p]) {
-          k.transpose(run.g[p].at(row), k.type, run.g[p].ld, n, adapter->padded_rank(), mem.g[p].block(b), kBlockRows);
-          k.pack_transposed(run.z[p].at(row), k.type, run.z[p].ld, n, adapter->padded_rank(), mem.z[p].block(b));
+          const Rows g = run.g[p].from(row), z = a.z[p].from(row0 + row);
+          k.pack_transposed(dys[i].at(row), k.type, dys[i].ld, n, w.projections[p].n, mem.dy[p].block(b));
+          k.transpose(g.data, k.type, g.ld, n, adapter->padded_rank(), mem.g[p].block(b), kBlockRows);
+          k.transpose(z.data, k.type, z.ld, n, adapter->padded_rank(), mem.z[p].block(b), kBlockRows);
         }
         if (wanted.bias[p]) {
           float* partial = mem.partial_bias[p].at((row0 + row) / kBlockRows);
@@ -95,17 +98,8 @@ struct LayerBackward {
     });
   }
 
-  // Keeps the transposes of a run's projection inputs x [rows][width], and s A x for the adapters.
-  void keep_inputs(Team& team, ProjectionInput input, const int* projections, int count, const Rows& x, int width,
-                   RunScratch& run, int row0, int rows) const {
-    bool any = false, adapted = false;
-    for (int i = 0; i < count; i++) any |= sums(projections[i]), adapted |= bool(wanted.a[projections[i]]);
-    if (!any) return;
-    if (adapted) {
-      Rows z[kDeltaInputs];
-      for (int i = 0; i < count; i++) z[i] = run.z[projections[i]];
-      lora_down(team, m, batch, layer, projections, count, x, row0, rows, z, ws);
-    }
+  // Keeps the transposes of a run's projection inputs x [rows][width].
+  void keep_inputs(Team& team, ProjectionInput input, const Rows& x, int width, int row0, int rows) const {
     each_block(team, row0, rows, [&](int b, int row, int n, int) {
       k.pack_transposed(x.at(row), k.type, x.ld, n, width, mem.x[input].block(b));
     });
@@ -184,14 +178,14 @@ struct LayerBackward {
                          sums(kDown) ? run.act.at(row + i, col) : nullptr, run.act.ld);
                    }
                  });
-    if (sums(kDown)) keep_inputs(team, kActivated, down, 1, run.act, intermediate, run, row0, rows);
+    if (sums(kDown)) keep_inputs(team, kActivated, run.act, intermediate, row0, rows);
     const Rows d_down[] = {run.d_out};
     keep_outputs(team, down, d_down, 1, run, row0, rows);
     lora_up(team, kGate, run.d_gate, run, rows);
     lora_up(team, kUp, run.d_up, run, rows);
     if (sums(kGate) || sums(kUp)) {
       normed(team, a.x_mid.from(row0), w.norms[kNormMiddle], run.normed, rows);
-      keep_inputs(team, kPostNormed, gate_up, 2, run.normed, hidden, run, row0, rows);
+      keep_inputs(team, kPostNormed, run.normed, hidden, row0, rows);
     }
     const Rows d_gate_up[] = {run.d_gate, run.d_up};
     keep_outputs(team, gate_up, d_gate_up, 2, run, row0, rows);
@@ -206,8 +200,8 @@ struct LayerBackward {
     branch_gradient(team, kNormAttended, a.attended, run.d_out, row0, rows);
     lora_up(team, kO, run.d_out, run, rows);
     if (sums(kO))
-      keep_inputs(team, kAttended, o, 1, gated_heads(team, m, layer, a, run, row0, rows, ws), w.projections[kO].k, run,
-                  row0, rows);
+      keep_inputs(team, kAttended, gated_heads(team, m, layer, a, run, row0, rows, ws), w.projections[kO].k, row0,
+                  rows);
     const Rows d_o[] = {run.d_out};
     keep_outputs(team, o, d_o, 1, run, row0, rows);
     if (delta_rule)
@@ -357,7 +351,7 @@ struct LayerBackward {
     }
     if (any) {
       normed(team, a.x_in.from(row0), w.norms[kNormIn], run.normed, rows);
-      keep_inputs(team, kInputNormed, projections, count, run.normed, hidden, run, row0, rows);
+      keep_inputs(team, kInputNormed, run.normed, hidden, row0, rows);
     }
     keep_outputs(team, projections, dys, count, run, row0, rows);
     if (!input_gradient) return;
@@ -396,10 +390,10 @@ struct LayerBackward {
       if (wanted.weight[p]) list.push_back({&mem.dy[p], &mem.x[kInputOf[p]], linear.n, linear.k, wanted.weight[p]});
       if (wanted.a[p]) {
         list.push_back({&mem.g[p], &mem.x[kInputOf[p]], adapter->rank, linear.k, wanted.a[p]});
-        list.push_back({&mem.dy[p], &mem.z[p], linear.n, adapter->padded_rank(), wanted.b[p]});
+        list.push_back({&mem.z[p], &mem.dy[p], adapter->rank, linear.n, wanted.b[p], true});
       }
     }
-    if (!list.empty()) sum_over_tokens(all, k, list, rows, kBlockRows);
+    if (!list.empty()) sum_over_tokens(all, k, list, rows, kBlockRows, ws.workers);
   }
 
   template <class F> void each_window(const int* projections, int count, F&& f) {

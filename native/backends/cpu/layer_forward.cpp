@@ -43,6 +43,36 @@ struct ProjectionTile {
   }
 };
 
+// Where s A x of projection p goes, from row0 of the batch on.
+Rows low_rank_rows(const LayerActivations& a, const RunScratch& run, int p, int row0) {
+  return a.z[p] ? a.z[p].from(row0) : Rows(run.z[p]);
+}
+
+// z[i] [rows][padded rank] = round(s A x) of `count` projections of the same input [rows][k], where they are adapted.
+// Rows are relative to row0 of the batch.
+void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count,
+               const Rows& input, int row0, int rows, const Rows* z, Workspace& ws) {
+  bool adapted = false;
+  for (const AdapterRows& s : batch.adapted)
+    for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
+  if (!adapted) return;
+  const Kernels& k = m.kernels;
+  const int blocks = (rows + kLoraRows - 1) / kLoraRows;
+  team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
+    const int p = int(chunk % count), row = int(chunk / count) * kLoraRows, end = std::min(rows, row + kLoraRows);
+    float* sums = ws.workers[worker].tile.floats();
+    for (const AdapterRows& s : batch.adapted) {
+      const LowRank& low = s.adapter->layers[layer][projections[p]];
+      const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
+      if (from >= to || !low) continue;
+      const int columns = s.adapter->padded_rank();
+      k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k,
+             columns / kLanes, sums, columns, false);
+      k.round_rows(sums, columns, to - from, columns, s.adapter->scale, z[p].at(from), z[p].ld);
+    }
+  });
+}
+
 // y [rows][hidden] = norm(x [rows][hidden]).
 void norm_rows(Team& team, const Model& m, const Matrix& x, const NormWeight& weight, int rows, const Rows& y) {
   each_rows(team, rows, m.spec.hidden, [&](int row, int count, int) {
@@ -139,7 +169,7 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, run.normed);
 
   static constexpr int projections[] = {kQ, kK, kV};
-  Rows z[] = {run.z[kQ], run.z[kK], run.z[kV]};
+  const Rows z[] = {low_rank_rows(a, run, kQ, row0), low_rank_rows(a, run, kK, row0), low_rank_rows(a, run, kV, row0)};
   lora_down(team, m, batch, layer, projections, 3, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, projections, 3, run);
 
@@ -176,7 +206,8 @@ void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, con
   norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, run.normed);
   static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
   Rows z[kDeltaInputs], out[kDeltaInputs];
-  for (int i = 0; i < kDeltaInputs; i++) z[i] = run.z[projections[i]], out[i] = a.delta_in[i].from(row0);
+  for (int i = 0; i < kDeltaInputs; i++)
+    z[i] = low_rank_rows(a, run, projections[i], row0), out[i] = a.delta_in[i].from(row0);
   lora_down(team, m, batch, layer, projections, kDeltaInputs, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, projections, kDeltaInputs, run);
   round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
@@ -188,8 +219,9 @@ void output_projection(Team& team, const Model& m, const Batch& batch, int layer
   const ProjectionTile tile{m, batch, layer};
   const Rows attention = gated_heads(team, m, layer, a, run, row0, rows, ws);
   static constexpr int o[] = {kO};
-  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &run.z[kO], ws);
-  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, run.z[kO],
+  const Rows z = low_rank_rows(a, run, kO, row0);
+  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &z, ws);
+  add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, z,
              a.attended ? a.attended.from(row0) : run.branch, a.x_in, a.x_mid, ws);
 }
 
@@ -197,13 +229,12 @@ void output_projection(Team& team, const Model& m, const Batch& batch, int layer
 void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
   const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
-  const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
   const ProjectionTile tile{m, batch, layer};
 
   norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, run.normed);
   static constexpr int gate_up[] = {kGate, kUp};
-  Rows z[] = {run.z[kGate], run.z[kUp]};
+  const Rows z[] = {low_rank_rows(a, run, kGate, row0), low_rank_rows(a, run, kUp, row0)};
   lora_down(team, m, batch, layer, gate_up, 2, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, gate_up, 2, run);
   const Rows gate = a.gate.from(row0), up = a.up.from(row0);
@@ -220,10 +251,12 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
                                     up ? up.at(t.row + i, col) : nullptr, gate.ld, run.act.at(t.row + i, col), ld);
   });
 
-  if (!a.x_out && !a.fed_forward) return;
+  const bool ends_here = !a.x_out && !a.fed_forward;
   static constexpr int down[] = {kDown};
-  lora_down(team, m, batch, layer, down, 1, run.act, row0, rows, &run.z[kDown], ws);
-  add_branch(team, tile, kDown, kNormOut, tile.input(team, run.act, rows, down, 1, run), row0, rows, run.z[kDown],
+  const Rows z_down = low_rank_rows(a, run, kDown, row0);
+  if (!ends_here || a.z[kDown]) lora_down(team, m, batch, layer, down, 1, run.act, row0, rows, &z_down, ws);
+  if (ends_here) return;
+  add_branch(team, tile, kDown, kNormOut, tile.input(team, run.act, rows, down, 1, run), row0, rows, z_down,
              a.fed_forward ? a.fed_forward.from(row0) : run.branch, a.x_mid, a.x_out, ws);
 }
 
@@ -243,29 +276,6 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
       m.kernels.round_rows(heads + h * width, width, 1, width, scale,
                            queries.at((int64_t(h) * batch.rows + row0 + i) * group), width);
   }
-}
-
-void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count,
-               const Rows& input, int row0, int rows, Rows* z, Workspace& ws) {
-  bool adapted = false;
-  for (const AdapterRows& s : batch.adapted)
-    for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
-  if (!adapted) return;
-  const Kernels& k = m.kernels;
-  const int blocks = (rows + kLoraRows - 1) / kLoraRows;
-  team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
-    const int p = int(chunk % count), row = int(chunk / count) * kLoraRows, end = std::min(rows, row + kLoraRows);
-    float* sums = ws.workers[worker].tile.floats();
-    for (const AdapterRows& s : batch.adapted) {
-      const LowRank& low = s.adapter->layers[layer][projections[p]];
-      const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
-      if (from >= to || !low) continue;
-      const int columns = s.adapter->padded_rank();
-      k.gemm(input.at(from), input.ld, to - from, low.a.data(), m.weights->layers[layer].projections[projections[p]].k,
-             columns / kLanes, sums, columns, false);
-      k.round_rows(sums, columns, to - from, columns, s.adapter->scale, z[p].at(from), z[p].ld);
-    }
-  });
 }
 
 void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x) {

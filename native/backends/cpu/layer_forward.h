@@ -12,11 +12,6 @@ void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActi
 
 constexpr int kLoraRows = 32;  // of a chunk of the products with A and B
 
-// z[p] [rows][padded rank] = round(s A x) for the adapted ones of `count` projections of the same input [rows][k]. Rows
-// are relative to row0 of the batch.
-void lora_down(Team&, const Model&, const Batch&, int layer, const int* projections, int count, const Rows& input,
-               int row0, int rows, Rows* z, Workspace&);
-
 // What the output projection of rows [row0, row0 + rows) is given: what attention or the delta rule put out, gated
 // where the layer says so, which `run` then holds.
 Rows gated_heads(Team&, const Model&, int layer, const LayerActivations&, RunScratch& run, int row0, int rows,

@@ -149,9 +149,9 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
       if (recomputed(l))
         mem.kept[l] = {};
       else
-        mem.kept[l].size(m_, tokens, widths_of(m_.spec.layers[l]));
+        mem.kept[l].size(m_, tokens, widths_of(m_.spec.layers[l]), version());
     }
-    if (first_kept_ > 0) mem.again.size(m_, tokens, m_.widest());
+    if (first_kept_ > 0) mem.again.size(m_, tokens, m_.widest(), version());
     mem.units.size(std::max(int(entries_.size()), 1), hidden);
     if (entropy_gradient_) mem.entropy_units.size(std::max(int(entries_.size()), 1), hidden);
     mem.d_x.size(tokens, hidden);
@@ -230,6 +230,7 @@ LayerActivations Pass::activations(int layer) {
   if (m_.attention(layer).qk_norm) a.k = kept.k;
   if (m_.spec.layers[layer].norms == NormPlacement::before_and_after)
     a.attended = kept.attended, a.fed_forward = kept.fed_forward;
+  for (int p = 0; p < kProjections; p++) a.z[p] = kept.z[p];
   a.lse = kept.lse.floats();
   return a;
 }
@@ -357,7 +358,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
 
 }  // namespace
 
-void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c) {
+void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c, const AdapterVersion* adapter) {
   x_mid.size(rows, m.spec.hidden);
   q.size(rows, c.q, m.kernels);
   if (c.qk_norm) k.size(rows, c.kv, m.kernels);
@@ -367,6 +368,8 @@ void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c) {
   up.size(rows, c.intermediate, m.kernels);
   attention.size(rows, c.attended, m.kernels);
   for (int i = 0; i < kDeltaInputs; i++) delta_in[i].size(rows, c.delta_in[i], m.kernels);
+  for (int p = 0; p < kProjections; p++)
+    if (adapter && adapter->adapts(p)) z[p].size(rows, adapter->padded_rank(), m.kernels);
   lse.reserve(size_t(rows) * c.heads * sizeof(float));
 }
 

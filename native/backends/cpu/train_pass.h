@@ -15,9 +15,9 @@ struct TrainMemory {
   MemoryAccount account;  // of all that follows
   struct Kept {           // as LayerActivations has them
     MatrixStore x_mid;
-    RowStore q, k, gate, up, attention, attended, fed_forward, delta_in[kDeltaInputs];
+    RowStore q, k, gate, up, attention, attended, fed_forward, delta_in[kDeltaInputs], z[kProjections];
     Buffer lse;
-    void size(const Model&, int rows, const Widths&);
+    void size(const Model&, int rows, const Widths&, const AdapterVersion*);
   };
   Batch batch;
   Pages pages;

@@ -54,7 +54,7 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
     // A tile of a product, or three rows of the residual stream.
-    w.tile.reserve(std::max<size_t>(2 * kTileRows * kTilePanels * kLanes, 3 * padded(m.spec.hidden)) * sizeof(float));
+    w.tile.reserve(std::max<size_t>(kTileFloats, 3 * padded(m.spec.hidden)) * sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);

@@ -73,6 +73,7 @@ struct LayerActivations {
   Rows gate, up;                // [rows][intermediate]; likewise
   Rows attended, fed_forward;   // what the branches put out before their norms [rows][hidden]; likewise
   Rows delta_in[kDeltaInputs];  // what the projections from kInQkv on put out; likewise
+  Rows z[kProjections];         // s A x of adapted projections [rows][padded rank]; likewise
   Rows attention;               // what attention or the delta rule put out, before gates [rows][attended], always there
   float* lse = nullptr;         // [kv_heads][rows][group], or null
 };
@@ -115,9 +116,9 @@ struct Workspace {
 };
 
 // Float32 elements of a worker's product tile.
-constexpr int kTileRows = 128, kTilePanels = 12;
+constexpr int kTileRows = 128, kTilePanels = 12, kTileFloats = 2 * kTileRows * kTilePanels * kLanes;
 constexpr int kRunRows = 512;                                    // rows of a run that all workers share
 constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
-static_assert(kRunRows * kBackwardColumns <= 2 * kTileRows * kTilePanels * kLanes);
+static_assert(kRunRows * kBackwardColumns <= kTileFloats);
 
 }  // namespace anneal::cpu
