@@ -1,8 +1,8 @@
 // JSON Schema to the intermediate form. Every value that a schema allows has a text here, though not every spelling that
 // JSON knows: integers are digits alone, and so are numbers that the schema names, where they are integers; where a number's
 // size counts, it is plain or in scientific notation with one digit before the point, which is not zero (2.5 and 2.50e0, not
-// 25e-1); strings escape only what must be. Properties come in the order in which they are declared and then all others, unless a schema says
-// "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one. So where a schema
+// 25e-1); strings escape only what must be. Properties come in the order in which they are declared, others
+// once those that are required have come, unless a schema says "x-property-order": "any". A name that is not declared may come twice; JSON's readers then take the last one. So where a schema
 // asks for a member of some such name by its value, as the opposite of "additionalProperties" does, that member comes last.
 
 import { GrammarError } from "../grammar/grammarError.js";

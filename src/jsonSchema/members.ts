@@ -14,7 +14,7 @@ export interface Member {
 }
 
 export interface Members {
-  /** These come in order, before all others. */
+  /** These come in order, before all others; once all required ones of them have come, additional ones come in between. */
   ordered: readonly Member[];
   /** These come in any order, between additional ones. */
   loose: readonly Member[];
@@ -52,6 +52,7 @@ class MembersWriter {
   private readonly known = new Map<string, Expr>();
   private readonly tails: (Expr | undefined)[] = [];
   private readonly firstRequired: number;
+  private readonly lastRequired: number;
 
   constructor(
     private readonly rules: RuleBook,
@@ -61,6 +62,7 @@ class MembersWriter {
     this.cap = Math.max(1, members.min, members.max);
     const first = members.ordered.findIndex((one) => one.required);
     this.firstRequired = first < 0 ? members.ordered.length : first;
+    this.lastRequired = members.ordered.findLastIndex((one) => one.required);
     if ((members.ordered.length + 2 ** members.loose.length) * (this.cap + 1) > MAX_STATES) {
       throw new GrammarError("counts so many members that it cannot be enforced", [
         members.max > members.min ? "maxProperties" : "minProperties",
@@ -75,6 +77,10 @@ class MembersWriter {
     if (at === ordered.length) return this.looseFrom(0, count);
     return this.rule(`${at} ${count}`, () => {
       const parts: Expr[] = [];
+      const between = this.between(at);
+      if (between !== null && this.hasRoom(count)) {
+        parts.push(chain(this.separated(between, count), this.from(at, this.next(count))));
+      }
       for (const [i, { member, required }] of ordered.entries()) {
         if (i < at) continue;
         if (!this.hasRoom(count)) {
@@ -121,14 +127,21 @@ class MembersWriter {
     // a rule is one automaton.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
     const past = isShared ? at + 1 : Math.min(ordered.length, (Math.floor(at / MAX_TOGETHER) + 1) * MAX_TOGETHER);
-    const parts = ordered.slice(at, past).map(({ member, required }) => {
+    const parts = ordered.slice(at, past).flatMap(({ member, required }, i) => {
       const one = this.separated(member, this.cap);
-      return required ? one : optional(one);
+      const between = this.between(at + i);
+      const others = between === null ? EMPTY : repeat(this.separated(between, this.cap), 0);
+      return [others, required ? one : optional(one)];
     });
     const expr = chain(...parts, this.tail(past));
     const shared = isShared || at % MAX_TOGETHER === 0 ? this.rules.add(`members from ${at}`, expr) : expr;
     this.tails[at] = shared;
     return shared;
+  }
+
+  /** What may come before the ordered member `at`, whatever came before; null: nothing. */
+  private between(at: number): Expr | null {
+    return at > this.lastRequired && this.members.loose.length === 0 ? this.members.additional : null;
   }
 
   private hasRoom(count: number): boolean {

@@ -32,7 +32,7 @@ export function withoutNarrower(branches: Branch[]): Branch[] {
 function hasTextsOf(wider: Branch, branch: Branch): boolean {
   const isOrdered = (node: SchemaNode) => isObject(node.schema) && node.schema["x-property-order"] !== undefined;
   if (branch.some(isOrdered)) return false;
-  // What is not declared may come in any order after what is.
+  // What is not declared may come in any order after what is, and before it where nothing required is still to come.
   const names = declaredNames(branch);
   for (const name of declaredNames(wider)) if (names.next().value !== name) return false;
   return true;
