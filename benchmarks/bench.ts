@@ -3,7 +3,7 @@
  *
  *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
  *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print] [--kernels avx2]
- *     [--device vulkan:0] [--cap N]
+ *     [--device vulkan:0] [--precision fast] [--cap N]
  *
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), node-llama-cpp from the folder NODE_LLAMA_CPP or this one, and onnxruntime-node. All load the same weights (the
@@ -13,8 +13,8 @@
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
- * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--shape tiny --cap 32`
- * tries all of that on a device in software.
+ * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--precision fast` has
+ * anneal multiply on cooperative matrices, and bounds by those. `--shape tiny --cap 32` tries all of that on a device in software.
  *
  * Results go to benchmarks/results/bench.md and bench.svg (of a GPU, bench-vulkan-0.md), `--print`: to the terminal only. Of every piece of work: the median
  * rate and its spread, processor seconds for 1,000 tokens, and what share of the bound anneal reaches. The bound is the sum over a
@@ -41,6 +41,7 @@ const { values: options } = parseArgs({
   options: {
     only: { type: "string" },
     device: { type: "string", default: "cpu" },
+    precision: { type: "string", default: "exact" },
     cap: { type: "string", default: "1000000" },
     shape: { type: "string" },
     program: { type: "string", default: "anneal,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl" },
@@ -56,6 +57,8 @@ const { values: options } = parseArgs({
 });
 const { threads, folder, device, cap } = options;
 const isGpu = device !== "cpu";
+const isFast = options.precision === "fast";
+if (isFast && !isGpu) throw new RangeError("--precision fast: a GPU's, named by --device");
 const workloads = workloadsOf(device, Number(cap));
 const rounds = Number(options.rounds);
 const only = (
@@ -92,7 +95,7 @@ const python = (packages: string[], file: string, ...args: string[]): string[] |
 function commands(shape: string, path: string): Record<string, string[] | null> {
   if (isGpu) {
     return {
-      anneal: tsx("anneal.ts", path, threads, device, cap),
+      anneal: tsx("anneal.ts", path, threads, device, cap, ...(isFast ? ["--kernels", "fast"] : [])),
       "llama.cpp vulkan": tsx("llamaCpp.ts", path, threads, shape, "vulkan"),
       "llama.cpp cuda": tsx("llamaCpp.ts", path, threads, shape, "cuda"),
       torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cuda"),
@@ -110,8 +113,8 @@ function commands(shape: string, path: string): Record<string, string[] | null> 
 const versions = new Map<string, string>();
 
 async function gpuProbe(): Promise<MachineRate> {
-  const { bandwidth, operations } = await measureGpu(device);
-  return { bandwidth: bandwidth / 1e9, operations: operations / 1e9 };
+  const { bandwidth, operations, matrixOperations } = await measureGpu(device);
+  return { bandwidth: bandwidth / 1e9, operations: (isFast ? matrixOperations : operations) / 1e9 };
 }
 
 /** The best that the machine was probed at. */
@@ -131,8 +134,10 @@ async function start(name: string, command: string[] | null): Promise<Program | 
   say(`starting ${name}`);
   // Of llama.cpp, which else takes none in software and may take several.
   const env: Record<string, string> = isGpu ? { GGML_VK_VISIBLE_DEVICES: device.replace("vulkan:", "") } : {};
-  const program = await Program.start(name, command, env).catch(() => null);
-  if (program === null) say("  not installed, or it does not start here (BENCH_VERBOSE=1 says why)");
+  const program = await Program.start(name, command, env).catch((error: Error) => {
+    say(`  left out: ${error.message}`);
+    return null;
+  });
   const version = program && [program.ready.version, program.ready.note].filter(Boolean).join("; ");
   if (version) versions.set(name, version);
   return program;
@@ -233,13 +238,13 @@ const gpu = isGpu ? (await listGpus()).find(({ id }) => id === device) : undefin
 const computing = gpu
   ? `${gpu.name} (${gpu.driver}), ${(gpu.memory / 2 ** 30).toFixed(0)} GiB, ${gpu.exact ? "" : "in"}exact; `
   : "";
-const name = isGpu ? `bench-${device.replace(":", "-")}` : "bench";
+const name = isGpu ? `bench-${device.replace(":", "-")}${isFast ? "-fast" : ""}` : "bench";
 const machine = `${computing}${model}, ${availableParallelism()} processors, ${threads} threads used, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.versions.node}, ${process.platform}-${process.arch}`;
 const { bandwidth, operations } = best.rate;
 const limits =
   bandwidth > 0
     ? [
-        `- the ${isGpu ? "device" : "machine"} at its best: ${bandwidth.toFixed(0)} GB/s, ${operations.toFixed(0)} GFLOP/s`,
+        `- the ${isGpu ? "device" : "machine"} at its best: ${bandwidth.toFixed(0)} GB/s, ${operations.toFixed(0)} GFLOP/s${isFast ? " on cooperative matrices" : ""}`,
       ]
     : [];
 const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);

@@ -27,23 +27,28 @@ export class Program {
   private constructor(
     readonly name: string,
     readonly ready: Ready,
-    private readonly child: ChildProcessByStdio<Writable, Readable, null>,
+    private readonly child: ChildProcessByStdio<Writable, Readable, Readable>,
     private readonly answers: AsyncIterator<string>,
     private readonly lines: Interface,
   ) {}
 
-  /** null: it is not installed, or cannot do it, and said why. */
-  static async start(name: string, command: string[], env: Record<string, string>): Promise<Program | null> {
+  /** @throws Error with what it said last, when it is not installed or cannot do it. */
+  static async start(name: string, command: string[], env: Record<string, string>): Promise<Program> {
     const child = spawn(command[0]!, command.slice(1), {
-      stdio: ["pipe", "pipe", process.env.BENCH_VERBOSE ? "inherit" : "ignore"],
+      stdio: ["pipe", "pipe", "pipe"],
       env: { ...process.env, ...env },
-    }) as ChildProcess as ChildProcessByStdio<Writable, Readable, null>;
+    }) as ChildProcess as ChildProcessByStdio<Writable, Readable, Readable>;
+    let said = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      if (process.env.BENCH_VERBOSE) process.stderr.write(text);
+      said = (said + text).slice(-MAX_SAID);
+    });
     child.on("error", () => {});
     child.stdin.on("error", () => {});
     const lines = createInterface({ input: child.stdout });
     const answers = marked(lines);
     const { value, done } = await answers.next();
-    if (done) return null;
+    if (done) throw new Error(faultOf(said) ?? "it ended before it was ready (BENCH_VERBOSE=1 shows what it says)");
     return new Program(name, JSON.parse(value) as Ready, child, answers, lines);
   }
 
@@ -69,6 +74,19 @@ export class Program {
     await new Promise((done) => this.child.once("exit", done));
     clearTimeout(timer);
   }
+}
+
+/** Characters of what a program says that are kept. */
+const MAX_SAID = 8192;
+
+/** The line of a program's last words that names an error; null: none does. */
+function faultOf(said: string): string | null {
+  return (
+    said
+      .match(/^.*(?:Error|error): .+$/gm)
+      ?.at(-1)
+      ?.trim() ?? null
+  );
 }
 
 async function* marked(lines: Interface): AsyncGenerator<string> {

@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM
 folder, threads = sys.argv[1], int(sys.argv[2])
 device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
 kind = sys.argv[4] if len(sys.argv) > 4 else "bfloat16"
+if device == "cuda" and not torch.cuda.is_available():
+    sys.exit(f"error: torch {torch.__version__} finds no GPU")
 torch.set_num_threads(threads)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, kind), attn_implementation="sdpa").to(device).eval()
 vocabulary = model.config.vocab_size

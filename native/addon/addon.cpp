@@ -68,13 +68,15 @@ napi_value gpus(const Arguments& arguments) {
           });
 }
 
-// gpuRate(device) -> promise of {bandwidth, operations}: bytes and operations in a second
+// gpuRate(device) -> promise of {bandwidth, operations, matrixOperations}: bytes and operations in a second
 napi_value gpu_rate(const Arguments& arguments) {
   return Environment::of(arguments.js.env)
       ->start(
           {}, [device = device_name(arguments.at(0, "device"))] { return backends::measure_gpu(device); },
           [](Js js, const backends::DeviceRate& rate) {
-            return js.object({{"bandwidth", js.number(rate.bandwidth)}, {"operations", js.number(rate.operations)}});
+            return js.object({{"bandwidth", js.number(rate.bandwidth)},
+                              {"operations", js.number(rate.operations)},
+                              {"matrixOperations", js.number(rate.matrix_operations)}});
           });
 }
 

@@ -161,7 +161,7 @@ std::vector<GpuDescription> list_gpus(WantedGpus wanted) {
 
 DeviceRate measure_gpu(const std::string& device) {
   const vulkan::GpuRate rate = vulkan::measure_rate(vulkan::open_gpu(known_gpu(device)));
-  return {rate.bandwidth, rate.operations};
+  return {rate.bandwidth, rate.operations, rate.matrix_operations};
 }
 
 std::vector<uint8_t> pipelines_of(const std::string& device) { return vulkan::pipelines_of(known_gpu(device)); }

@@ -41,7 +41,7 @@ std::vector<GpuDescription> list_gpus(WantedGpus = WantedGpus::all);
 // How fast a GPU could be, of which what is computed on it is a share: bytes read from its memory in a second, and
 // operations of multiply-adds, two each. Measured, for about a second. Throws as open_device().
 struct DeviceRate {
-  double bandwidth, operations;
+  double bandwidth, operations, matrix_operations;
 };
 DeviceRate measure_gpu(const std::string& device);
 

@@ -88,7 +88,13 @@ async function rateOf(device: string | undefined): Promise<DeviceRate | null> {
 const giga = (value: number): string => (value / 1e9).toFixed(value < 1e11 ? 1 : 0);
 
 const rateLine = (device: string, rate: DeviceRate): string =>
-  `${device} at its best: ${giga(rate.bytes_per_second)} GB/s read, ${giga(rate.operations_per_second)} GFLOP/s of multiply-adds`;
+  [
+    `${device} at its best: ${giga(rate.bytes_per_second)} GB/s read`,
+    `${giga(rate.operations_per_second)} GFLOP/s of multiply-adds`,
+    ...(rate.matrix_operations_per_second === null
+      ? []
+      : [`${giga(rate.matrix_operations_per_second)} GFLOP/s on cooperative matrices`]),
+  ].join(", ");
 
 /** A reply of exactly `reply` tokens to a prompt of exactly `prompt`; `salt` keeps prompts of others out of the cache. */
 async function complete(engine: Engine, prompt: number, reply: number, salt: string): Promise<void> {

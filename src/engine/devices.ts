@@ -28,8 +28,12 @@ export async function listDevices(): Promise<Device[]> {
  */
 export async function measureDevice(id: `vulkan:${number}`): Promise<DeviceRate> {
   const { measureGpu } = await import("../runtime/runtime.js");
-  const { bandwidth, operations } = await measureGpu(id);
-  return { bytes_per_second: bandwidth, operations_per_second: operations };
+  const { bandwidth, operations, matrixOperations } = await measureGpu(id);
+  return {
+    bytes_per_second: bandwidth,
+    operations_per_second: operations,
+    matrix_operations_per_second: matrixOperations || null,
+  };
 }
 
 function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): Device {

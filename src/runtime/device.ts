@@ -228,6 +228,8 @@ export interface DeviceRate {
   bandwidth: number;
   /** Operations of multiply-adds in a second, two each. */
   operations: number;
+  /** The same on cooperative matrices, which precision "fast" multiplies with; 0: it has none. */
+  matrixOperations: number;
 }
 
 export interface Runtime {

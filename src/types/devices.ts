@@ -38,4 +38,6 @@ export interface DeviceRate {
   bytes_per_second: number;
   /** Of multiply-adds as models are computed, two each. */
   operations_per_second: number;
+  /** On cooperative matrices, which precision "fast" multiplies with; null: it has none. */
+  matrix_operations_per_second: number | null;
 }

@@ -12,6 +12,7 @@ import {
   type DeviceModel,
   type ElementType,
   listGpus,
+  measureGpu,
   type StepSequence,
   type TrainRow,
 } from "../../src/runtime/runtime.js";
@@ -255,6 +256,13 @@ needsGpu("a model on a GPU", { timeout: TIMEOUT }, () => {
       expect(await found(gpu!.id)).toEqual(await found("cpu"));
     },
   );
+
+  it("is measured by what it reads and multiplies", async () => {
+    const { bandwidth, operations, matrixOperations } = await measureGpu(gpu!.id);
+    expect(bandwidth).toBeGreaterThan(0);
+    expect(operations).toBeGreaterThan(0);
+    expect(matrixOperations > 0).toBe(gpu!.fast);
+  });
 
   it("does not train all weights, and says so", async () => {
     const model = await loadCase("llama", { device: gpu!.id });

@@ -8,7 +8,6 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMatrixSubgroups = 8;  // of a workgroup on cooperative matrices (shaders/cooperative.glsl)
 constexpr const char* kMemoryBudget = "VK_EXT_memory_budget";
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 constexpr const char *kCooperativeMatrix = "VK_KHR_cooperative_matrix",

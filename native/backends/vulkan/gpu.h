@@ -35,6 +35,8 @@ struct MatrixShape {
   explicit operator bool() const { return m > 0; }
 };
 
+constexpr int kMatrixSubgroups = 8;  // of a workgroup on them (shaders/cooperative.glsl)
+
 // Products of four signed bytes at once (shaders/byte_products.glsl). slow: done of other instructions by the driver.
 enum class ByteProducts : uint8_t { none, slow, fast };
 

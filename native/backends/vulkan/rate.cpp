@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t(512) << 20;  // read at once: more than caches hold
 constexpr int kThreads = 256, kChains = 16, kGroups = 4096;
-constexpr double kSeconds = 0.05;  // of a measurement at least
+constexpr int kMatrixSums = 8, kMatrixGroups = 512;  // of a subgroup (shaders/rate_matrix.comp)
+constexpr double kSeconds = 0.05;                    // of a measurement at least
 constexpr int kMeasurements = 3;
 
 // Units of work in a second, the best of some measurements; `work` does as many units as it is told in one submission.
@@ -59,7 +60,19 @@ GpuRate measure_rate(const std::shared_ptr<Gpu>& gpu) {
     commands.dispatch(gpu->pipeline(Shader::kRateMad), parameters, kGroups);
     commands.run();
   });
-  return {reads * double(bytes), mads * 2 * kChains * kThreads * kGroups};
+  double matrices = 0;
+  if (const MatrixShape& m = gpu->facts().matrices) {
+    matrices = best_rate([&](int64_t steps) {
+      const struct {
+        uint64_t numbers;
+        int32_t steps, padding;
+      } parameters{numbers.address(), int32_t(steps), 0};
+      commands.dispatch(gpu->matrix_pipeline(Shader::kRateMatrix, {0, 0, 0, 0, 0, 0}), parameters, kMatrixGroups);
+      commands.run();
+    });
+    matrices *= 2.0 * m.m * m.n * m.k * kMatrixSums * kMatrixSubgroups * kMatrixGroups;
+  }
+  return {reads * double(bytes), mads * 2 * kChains * kThreads * kGroups, matrices};
 }
 
 }  // namespace anneal::vulkan
