@@ -233,10 +233,10 @@ ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, 
   if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
 }
 
-// One block of k over NR panels: unpacked once for all rows. What follows in the panels is fetched meanwhile.
+// One block of k over NR panels: unpacked once for all rows. As much of what lies at `next` is fetched meanwhile.
 template <int NR>
 void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
-                          bool accumulate) {
+                          bool accumulate, const bf16* next) {
   alignas(64) float wide[NR * kWideK * kLanes];
   const I32x16 upper = all_int(int(0xffff0000u));
   for (int j = 0; j < NR; j++)
@@ -251,7 +251,7 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16));
   for (int t = 0, row = 0; t < tiles; t++) {
     const int mine = height + (t < taller);
-    const Ahead ahead{(const char*)(w + int64_t(k) * kLanes) + bytes / tiles * t, 64 / tiles};
+    const Ahead ahead{(const char*)next + bytes / tiles * t, 64 / tiles};
     multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
                                  panel * int64_t(sizeof(bf16)));
     row += mine;
@@ -259,7 +259,8 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
 }
 
 // Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and blocks of
-// panels once for all rows.
+// panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of panels as far
+// on as there are, which their worker will likely multiply next, or of its own again for more rows.
 inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
   alignas(64) float wide[kWideRows * kWideK];
@@ -274,8 +275,10 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
         float* to = c + row * ldc + p * kLanes;
         const bool add = accumulate || k0 > 0;
         const int left = npanels - p;
+        const bf16* next =
+            k0 + depth < k ? from + int64_t(depth) * kLanes : w + (b + 1 < blocks ? p : p + npanels) * panel;
         const auto take = [&]<int NR>() {
-          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add);
+          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next);
           p += NR;
         };
         if constexpr (kBestPanels == 3) {
