@@ -11,7 +11,7 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr uint64_t kByteWork = 4;   // steps
+constexpr uint64_t kByteWork = 12;  // steps
 constexpr size_t kLongNumber = 40;  // characters; double precision tells numbers apart by fewer
 
 bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t'; }

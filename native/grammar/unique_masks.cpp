@@ -144,8 +144,10 @@ void UniqueRestriction::walk(UniqueItems& items, Mask& mask, Turn& turn) {
     const uint32_t without = configurations_.after(from.configuration)[node.byte];
     const uint32_t to = unique_step(configurations_, from.configuration, node.byte, items);
     if (to == Configurations::kDead) {
-      if (from.differs || without != Configurations::kDead)
+      if (from.differs || without != Configurations::kDead) {
         for (uint32_t below = next_; below < node.next; ++below) forbid(nodes[below].token);
+        turn.spend(node.next - next_);
+      }
       next_ = node.next;
       continue;
     }
