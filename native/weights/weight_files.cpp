@@ -57,6 +57,11 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       unusable("(" + name + ") has another shape than the configuration asks for");
     if (tensor.type == Type::quantized && cols % model::quantized_format(tensor.format).numbers != 0)
       unusable("(" + name + ") has rows that are not whole blocks of " + stored.type);
+    const model::TensorFormat kept = spec.format_of(name);
+    const bool is_stored = tensor.type == Type::quantized && tensor.format == kept;
+    if (model::is_quantized(kept) && !is_stored && !quantization::can_quantize(kept))
+      unusable("(" + name + ") is not stored as " + std::string(model::quantized_format(kept).name) +
+               ", which is read only, and not made");
     if (stored.interleaved_heads < 0 || (stored.interleaved_heads && rows % (2 * stored.interleaved_heads) != 0))
       unusable("(" + name + ") has rows that are not those of so many interleaved heads");
     if (stored.packed.has_value() != (tensor.type == Type::quantized && model::is_integer(tensor.format)))

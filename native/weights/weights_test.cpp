@@ -59,6 +59,19 @@ void checks_lists() {
          "too few bytes");
   expect(has(refused([](List list) { list.push_back(list[0]); }), "a second time"), "a tensor twice");
   expect(has(refused([](List list) { list.pop_back(); }), "-1 lacks"), "a tensor missing");
+  model::ModelSpec spec = small_model();
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  for (const model::QuantizedFormat& format : model::kQuantizedFormats) {
+    spec.quantized[name] = format.format;
+    std::string problem;
+    try {
+      WeightFiles(tensors_of("nowhere", "F32"), spec);
+    } catch (const UnusableTensor& unusable) {
+      problem = unusable.problem;
+    }
+    expect(has(problem, "which is read only, and not made") != quantization::can_quantize(format.format),
+           "a format that nothing makes of floats");
+  }
 }
 
 template <class T> std::string file_of(const std::string& folder, const std::vector<T>& numbers) {
