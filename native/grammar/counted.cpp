@@ -104,7 +104,7 @@ class Counting {
     for (int32_t count = last_; count >= 0; --count)
       // Above the last count the same places come again, where there is no bound.
       while (find_alive(count) && count == last_ && !bounded_) continue;
-    return numbers_[0] == kDead ? Automaton() : put_together();
+    return numbers_[cell(0, 0)] == kDead ? Automaton() : put_together();
   }
 
  private:
@@ -180,7 +180,7 @@ class Counting {
       }
       return numbers_[next];
     };
-    visit(0);
+    visit(cell(0, 0));
     for (size_t i = 0; i < order.size(); ++i) {
       const auto count = int32_t(order[i] / size_t(places_.size())), place = int32_t(order[i] % size_t(places_.size()));
       for (auto& step : places_.at(place)) {

@@ -113,6 +113,9 @@ void refusals() {
   budgets.states = 20'000;
   check(refusal(m.program({m.both({word, m.repeat(m.chars({{0, 0x10FFFF}}), 0, 2000)})}), budgets) == "",
         "a count whose end is near");
+  check(refusal(m.program(
+            {m.both({m.alt({m.text("book"), m.text("article")}), m.repeat(m.chars({{0, 0x10FFFF}}), 0, 255)})})) == "",
+        "words that are far shorter than they may be");
   // A long chain of rules, forwards and backwards.
   for (bool forwards : {true, false}) {
     Code chain{1, forwards ? 0 : 19999, 20000};
