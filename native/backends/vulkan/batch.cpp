@@ -28,6 +28,22 @@ class Arrays {
   std::vector<char> bytes_;
 };
 
+// Turns of loops for a row of queries and a page, at most: of shaders/attention.comp and attention_dq.comp.
+int64_t turns_of_page(int head_dim) { return 4 * head_dim + 3 + (head_dim + 63) / 64 * 260; }
+
+// Rows of queries that a workgroup can have, of a layer and all that have as many heads: all pages up to
+// `last_position` are visited for the gradients of queries, those of a segment forward.
+int tile_rows(const GpuModel& m, int layer, int last_position) {
+  int64_t turns = 0;  // for a row
+  for (int l = 0; l < m.layers(); l++)
+    if (!m.delta_rule(l) && m.attention(l).group() == m.attention(layer).group())
+      turns = std::max(turns, (last_position / kPage + 1) * turns_of_page(m.attention(l).head_dim));
+  int rows = kMaxTileRows;
+  while (rows > 1 && !m.gpu->takes_turns(rows * turns)) rows /= 2;
+  m.gpu->require_turns("a context of " + std::to_string(last_position + 1) + " tokens", rows * turns);
+  return rows;
+}
+
 std::vector<float> turns_of(RopeTable& rope, const Batch& b, int rotary) {
   std::vector<float> turns(size_t(b.rows) * (rotary + 1));
   for (int i = 0; i < b.rows; i++) {
@@ -67,8 +83,9 @@ int Batch::last_position() const {
   return last;
 }
 
-bool DeviceBatch::is_split(const Queries& q, const AttentionSpec& a) {
-  return q.segments > 1 && q.count * a.kv_heads < kManyGroups;
+bool DeviceBatch::is_split(const GpuModel& m, const Queries& q, const AttentionSpec& a) {
+  const bool ends = m.gpu->arithmetic().max_turns != GpuArithmetic::kNoEnd;
+  return q.segments > 1 && (ends || q.count * a.kv_heads < kManyGroups);
 }
 
 void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
@@ -103,7 +120,8 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
     }
     const int group = m.attention(l).group();
     if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
-    const int heads = std::min(group, kMaxTileRows), per_tile = std::max(1, kMaxTileRows / heads);
+    const int most_rows = tile_rows(m, l, b.last_position());
+    const int heads = std::min(group, most_rows), per_tile = std::max(1, most_rows / heads);
     std::vector<QueryTile> tiles;
     int most = 1, positions = 1;
     for (size_t s = 0; s < b.sequences.size(); s++) {
@@ -125,6 +143,11 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   delta = {};
   if (m.spec.recurrent()) {
     delta.lead = lead_of(m.spec);
+    for (const LayerSpec& layer : m.spec.layers)
+      for (const Sequence& s : b.sequences)
+        if (layer.delta_rule)
+          m.gpu->require_turns("the delta rule over " + std::to_string(s.rows) + " tokens at once",
+                               (s.rows + 2) * delta_turns(*layer.delta_rule));
     const DeltaPlan scans(b.sequences, delta.lead, DeltaPlan::Way::forward);
     delta.before = uint64_t(arrays.add(scans.before)), delta.scans = uint64_t(arrays.add(scans.scans));
     delta.saves = uint64_t(arrays.add(scans.saves));
@@ -153,7 +176,7 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   for (int l = 0; l < m.layers(); l++) {
     const AttentionSpec& a = m.attention(l);
     if (m.delta_rule(l)) continue;
-    if (const Queries& q = queries_of(a.group()); is_split(q, a))
+    if (const Queries& q = queries_of(a.group()); is_split(m, q, a))
       waiting = std::max(waiting, int64_t(q.count) * a.kv_heads * q.segments * q.rows * (kSegmentLanes + a.head_dim));
   }
   plan.add(segments_, waiting * 4);

@@ -61,7 +61,7 @@ class DeviceBatch {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }
   // Whether tiles are so few that each of their segments has a workgroup of its own.
-  static bool is_split(const Queries&, const AttentionSpec&);
+  static bool is_split(const GpuModel&, const Queries&, const AttentionSpec&);
   uint64_t segments = 0;  // where these wait to be merged
   // Whether a row's adapter adapts a projection.
   bool adapts(int layer, int p) const {

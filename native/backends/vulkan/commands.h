@@ -1,6 +1,6 @@
 // What a GPU is given to do.
 #pragma once
-#include "gpu.h"
+#include "memory.h"
 
 namespace anneal::vulkan {
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "memory.h"
 #include "open_gpu.h"
 #include "small_model_fixture.h"
 
@@ -346,7 +347,7 @@ void test_pieces() {
     said = error.part;
   }
   check(said.ends_with(" in one piece"), ("pages that the device does not give at once are refused: " + said).c_str());
-  check(throws<backends::NoDeviceMemory>([&] { Memory(w.device.gpu(), Memory::kMaxCounted + 4); }),
+  check(throws<backends::NoDeviceMemory>([&] { Memory(w.device.gpu(), kMaxCounted + 4); }),
         "elements that shaders cannot count are refused");
 }
 

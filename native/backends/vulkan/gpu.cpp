@@ -239,15 +239,15 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
     return found;
   };
   constexpr vk::Flags host = vk::kMemoryHostVisible | vk::kMemoryHostCoherent;
-  memory_types_[int(Memory::Place::device)] = find({vk::kMemoryDeviceLocal, 0});
-  memory_types_[int(Memory::Place::upload)] = find({host | vk::kMemoryDeviceLocal, host});
-  memory_types_[int(Memory::Place::readback)] = find({host | vk::kMemoryHostCached, host});
+  memory_types_[int(Place::device)] = find({vk::kMemoryDeviceLocal, 0});
+  memory_types_[int(Place::upload)] = find({host | vk::kMemoryDeviceLocal, host});
+  memory_types_[int(Place::readback)] = find({host | vk::kMemoryHostCached, host});
   memory_ = d.memory;
   heap_ = memory_.types[memory_types_[0].front()].heap;
   writes_straight = facts_.type == vk::kIntegrated;
-  if (const uint32_t both = memory_types_[int(Memory::Place::upload)].front();
+  if (const uint32_t both = memory_types_[int(Place::upload)].front();
       writes_straight && memory_.types[both].flags & vk::kMemoryDeviceLocal && memory_.types[both].heap == heap_)
-    memory_types_[int(Memory::Place::device)].front() = both;
+    memory_types_[int(Place::device)].front() = both;
 
   const vk::PushConstantRange range{vk::kStageCompute, 0, kPushConstantBytes};
   const vk::PipelineLayoutCreateInfo layout{.range_count = 1, .ranges = &range};
@@ -286,12 +286,11 @@ int64_t Gpu::available() const {
   return has_budget_ ? found : std::max<int64_t>(0, found - taken_);
 }
 
-int64_t Gpu::max_piece(Memory::Parts parts) const {
-  return parts == Memory::Parts::addressed ? facts_.max_allocation
-                                           : std::min(facts_.max_allocation, Memory::kMaxCounted);
+int64_t Gpu::max_piece(Parts parts) const {
+  return parts == Parts::addressed ? facts_.max_allocation : std::min(facts_.max_allocation, kMaxCounted);
 }
 
-bool Gpu::is_own(Memory::Place place) const { return memory_.types[memory_types_[int(place)].front()].heap == heap_; }
+bool Gpu::is_own(Place place) const { return memory_.types[memory_types_[int(place)].front()].heap == heap_; }
 
 void Gpu::plan(std::string part, int64_t bytes, int64_t largest) {
   part_ = std::move(part);
@@ -304,6 +303,13 @@ void Gpu::require_rows(const std::string& part, int rows) const {
   if (rows > max_groups_)
     throw backends::UnusableDevice(part + " is more than this device computes at once, which is " +
                                    std::to_string(max_groups_));
+}
+
+void Gpu::require_turns(const std::string& part, int64_t turns) const {
+  if (!takes_turns(turns))
+    throw backends::UnusableDevice(part + " is more than " + facts_.name + " computes: its driver ends loops after " +
+                                   std::to_string(arithmetic_.max_turns) +
+                                   " turns, as that of Mesa 22 does; take a later one");
 }
 
 void Gpu::check(vk::Result result, int64_t bytes) const {

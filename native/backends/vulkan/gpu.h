@@ -10,7 +10,6 @@
 
 #include "../backend.h"
 #include "loader.h"
-#include "memory.h"
 #include "shaders/spirv.h"
 
 namespace anneal::vulkan {
@@ -37,6 +36,13 @@ struct MatrixShape {
 
 constexpr int kMatrixSubgroups = 8;  // of a workgroup on them (shaders/cooperative.glsl)
 
+// Where memory lies, and who reads it.
+enum class Place : uint8_t { device, upload, readback };
+// Shaders count elements of a piece of memory by signed numbers of 32 bits, the smallest of which have 2 bytes. Pieces
+// whose parts they are given by addresses of their own may be larger.
+constexpr int64_t kMaxCounted = int64_t(4) << 30;
+enum class Parts : uint8_t { counted, addressed };
+
 // Products of four signed bytes at once (shaders/byte_products.glsl). slow: done of other instructions by the driver.
 enum class ByteProducts : uint8_t { none, slow, fast };
 
@@ -56,6 +62,10 @@ struct GpuFacts {
 struct GpuArithmetic {
   bool fused = false;  // its fma rounds once; else that is done in double precision
   bool exact = false;  // sums, products, quotients, roots, exp and log have the processor's bits
+  // Of all its loops together an invocation takes so many turns, and then ends every loop, as that of Mesa 22 in
+  // software does; what takes more is done in several dispatches, or refused. kNoEnd: no end was met.
+  static constexpr int kNoEnd = INT32_MAX;
+  int max_turns = kNoEnd;
 };
 
 class Gpu {
@@ -84,6 +94,10 @@ class Gpu {
   void plan(std::string part, int64_t bytes, int64_t largest = 0);
 
   // Throws UnusableDevice for more tokens than one dispatch has workgroups.
+  // Whether an invocation may take so many turns of loops.
+  bool takes_turns(int64_t turns) const { return turns < arithmetic_.max_turns; }
+  // Throws backends::UnusableDevice where it may not.
+  void require_turns(const std::string& part, int64_t turns) const;
   void require_rows(const std::string& part, int rows) const;
 
   // Throws DeviceLost and NoDeviceMemory for what a call says.
@@ -115,9 +129,9 @@ class Gpu {
   friend class Memory;
   friend class MemoryPlan;
   // Bytes of a piece at most.
-  int64_t max_piece(Memory::Parts) const;
+  int64_t max_piece(Parts) const;
   // Whether memory of that place is the device's own, which is what is planned.
-  bool is_own(Memory::Place) const;
+  bool is_own(Place) const;
   void forget_pipelines();
   const Pipeline& make_pipeline(Shader, ElementType, std::vector<uint32_t> constants, int subgroup);
 

@@ -11,13 +11,15 @@ constexpr int kDkvRows = 8;
 
 }  // namespace
 
+int64_t dkv_rows_at_once(const Gpu& gpu, int head_dim, int64_t rows) {
+  if (gpu.arithmetic().max_turns == GpuArithmetic::kNoEnd) return rows;
+  const int64_t a_row = head_dim + head_dim * 3 / 4 + 4, passed = rows / 2 + 1024;
+  gpu.require_turns("attention's gradient by " + std::to_string(rows) + " rows of queries", passed + kDkvRows * a_row);
+  return (gpu.arithmetic().max_turns - passed) / a_row / kDkvRows * kDkvRows;
+}
+
 void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
-  const struct {
-    uint64_t x, w, to;
-    int32_t rows, n, k, ldx, ldo, accumulate;
-  } parameters{x, weight, to, b.rows, n, k, ldx, k, accumulate};
-  commands.dispatch(m.pipeline(Shader::kProductTransposed, Linear().constants()), parameters, (k + 63) / 64,
-                    (b.rows + 63) / 64);
+  record_transposed(commands, m, Linear().constants(), {x, weight, to, b.rows, 0, n, k, ldx, k, accumulate});
 }
 
 // g = round(s dy B)
@@ -77,7 +79,8 @@ void LayerBackward::sum_tokens(std::initializer_list<std::pair<int, uint64_t>> t
   }
   if (!any) return;
   commands.barrier();
-  const int piece = shared ? kBlockRows : b.rows;
+  const int at_once = m.gpu->arithmetic().max_turns / kTurnsOfTile / kBlockRows * kBlockRows;
+  const int piece = shared ? kBlockRows : std::min(b.rows, at_once);
   for (int first = 0; first < b.rows; first += piece)
     for (const auto& [p, dy] : terms) {
       if (!lora(p)) continue;
@@ -87,7 +90,7 @@ void LayerBackward::sum_tokens(std::initializer_list<std::pair<int, uint64_t>> t
                 tokens);
       token_sum(dy, t.ld(w.n), s.z[p].address(), t.ld(b.rank), gradients.gradient(layer, p, true), w.n, rank, first,
                 tokens);
-      if (shared) commands.barrier();
+      if (shared || first + piece < b.rows) commands.barrier();
     }
   commands.barrier();
 }
@@ -220,10 +223,10 @@ void LayerBackward::attention() {
   } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.tiles, mem.d_attention.address(), a.lse,
        mem.delta.address(), mem.d_queries.address(),   sight,    0};
   commands.dispatch(m.pipeline(Shader::kAttentionDq, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
-  const struct {
+  struct {
     uint64_t queries, pages, first_use, uses, d_attention, lse, delta, d_keys, d_values;
     Sight sight;
-    int32_t per_tile;
+    int32_t per_tile, from = 0, to = 0, padding = 0;
   } dkv{s.queries.address(),
         pages.of(layer).address(),
         uses->first_use,
@@ -235,8 +238,13 @@ void LayerBackward::attention() {
         mem.d_values.address(),
         sight,
         queries_per_tile(c.group())};
-  commands.dispatch(m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows)), dkv, pages.count(), c.kv_heads);
-  commands.barrier();
+  const Gpu::Pipeline& pipeline = m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows));
+  const int64_t at_once = std::min(uses->rows, dkv_rows_at_once(*m.gpu, c.head_dim, uses->rows));
+  for (int64_t first = 0; first == 0 || first < uses->rows; first += at_once) {
+    dkv.from = int32_t(first), dkv.to = int32_t(first + at_once);
+    commands.dispatch(pipeline, dkv, pages.count(), c.kv_heads);
+    commands.barrier();
+  }
 }
 
 void LayerBackward::queries_keys_values() {

@@ -28,8 +28,13 @@ inline int queries_per_tile(int group) { return std::max(1, 512 / group); }
 // addresses.
 struct PageUses {
   int window, group;
+  int64_t rows;  // of queries that see a page, the most
   uint64_t first_use, uses;
 };
+
+// Of the rows of queries that see a page, so many are taken up by one dispatch of it. Throws backends::UnusableDevice:
+// none can be, where loops end.
+int64_t dkv_rows_at_once(const Gpu&, int head_dim, int64_t rows);
 
 struct LayerBackward {
   Commands& commands;

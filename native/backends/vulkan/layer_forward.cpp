@@ -137,7 +137,7 @@ struct LayerForward {
              cap,
              cap > 0 ? scale / cap : 0,
              0,
-             b.is_split(q, c) ? b.segments : 0};
+             b.is_split(m, q, c) ? b.segments : 0};
     const int64_t split = attend.waiting ? q.segments : 1;
     commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads, split);
     commands.barrier();

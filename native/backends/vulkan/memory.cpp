@@ -1,7 +1,5 @@
 #include "memory.h"
 
-#include "gpu.h"
-
 namespace anneal::vulkan {
 
 Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place, Parts parts)

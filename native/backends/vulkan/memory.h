@@ -1,25 +1,19 @@
 // Memory of a GPU, and what a call plans to take of it.
 #pragma once
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "api.h"
+#include "gpu.h"
 
 namespace anneal::vulkan {
-
-class Gpu;
 
 // Bytes of a GPU's memory, or of the host's that it reads or writes.
 class Memory {
  public:
-  enum class Place : uint8_t { device, upload, readback };
-  // Shaders count elements of a piece by signed numbers of 32 bits, the smallest of which have 2 bytes. Pieces whose
-  // parts they are given by addresses of their own may be larger.
-  static constexpr int64_t kMaxCounted = int64_t(4) << 30;
-  enum class Parts : uint8_t { counted, addressed };
+  using Place = vulkan::Place;
+  using Parts = vulkan::Parts;
 
   Memory() = default;
   // Throws NoDeviceMemory.

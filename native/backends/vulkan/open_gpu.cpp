@@ -42,6 +42,7 @@ std::shared_ptr<Gpu> open_gpu(int index) {
     gpu->set_arithmetic({});
     found.exact = probe_arithmetic(gpu).exact;
   }
+  found.max_turns = probe_turns(gpu);
   gpu->set_arithmetic(found);
   known[index] = gpu;
   return gpu;

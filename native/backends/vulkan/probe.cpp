@@ -84,6 +84,21 @@ std::vector<float> run_probes(const std::shared_ptr<Gpu>& gpu) {
   return {results, results + kProbes * kProbeCount};
 }
 
+int probe_turns(const std::shared_ptr<Gpu>& gpu) {
+  constexpr int kWanted = 1 << 18;
+  Memory taken(gpu, 4, Memory::Place::readback);
+  const struct {
+    uint64_t taken;
+    int32_t wanted, padding;
+  } parameters{taken.address(), kWanted, 0};
+  Commands commands(gpu);
+  commands.dispatch(gpu->pipeline(Shader::kTurns), parameters, 1);
+  commands.run();
+
+  const int found = *taken.mapped<int32_t>();
+  return found >= kWanted ? GpuArithmetic::kNoEnd : found;
+}
+
 GpuArithmetic probe_arithmetic(const std::shared_ptr<Gpu>& gpu) {
   const std::vector<float> results = run_probes(gpu);
   uint64_t found[kProbes];

@@ -8,6 +8,7 @@ namespace anneal::vulkan {
 
 // [kProbes][kProbeCount]
 std::vector<float> run_probes(const std::shared_ptr<Gpu>&);
+int probe_turns(const std::shared_ptr<Gpu>&);  // GpuArithmetic::max_turns
 GpuArithmetic probe_arithmetic(const std::shared_ptr<Gpu>&);
 
 // What shaders/probe.comp computes of every triple, in its order.

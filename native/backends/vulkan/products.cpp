@@ -9,6 +9,8 @@ constexpr int kFewRows = 8;
 // Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
 // padding.
 constexpr int kTiledRows = 16;
+// Turns of loops for an element, at most: of shaders/product_codes.comp with 8 rows.
+constexpr int kTurnsOfCodes = 6;
 // Of a tile of codes. Where rows do not fill a large one, there are more of the small ones to keep a device busy.
 constexpr int kTile = 64, kSmallTile = 32, kTileBytes = 24 << 10;  // of shared memory
 // On cooperative matrices, as the shaders have them.
@@ -46,6 +48,10 @@ void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, 
 
 }  // namespace
 
+int64_t turns_of_few(ElementType type, int k, int rows) {
+  return int64_t(type.granules(k) + 1) * (6 + rows * (2 * type.granule() + 12));
+}
+
 CodeKernel code_kernel(const Gpu& gpu, int rows) {
   CodeKernel kernel{.byte_products = gpu.facts().byte_products == ByteProducts::fast};
   if (rows > kTiledRows) kernel.tile = rows > kSmallTile && gpu.shared_memory() >= kTileBytes ? kTile : kSmallTile;
@@ -70,7 +76,9 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
                     const ProductInputs& inputs, ProductParameters p) {
   const auto kind = uint32_t(product), few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
   if (w.takes_codes()) {
-    record_code_product(commands, m, product, w, inputs, p, code_kernel(*m.gpu, p.rows));
+    CodeKernel kernel = code_kernel(*m.gpu, p.rows);
+    if (!kernel.tile && !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfCodes)) kernel.tile = kSmallTile;
+    record_code_product(commands, m, product, w, inputs, p, kernel);
   } else if (is_fast(m, w)) {
     p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
     const bool many = p.rows >= kManyRows;
@@ -78,8 +86,11 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
     const Shader shader = many ? Shader::kProductFast : Shader::kProductFastFew;
     commands.dispatch(m.gpu->matrix_pipeline(shader, matrix_constants(w, product)), p, (p.n + cols - 1) / cols,
                       (p.rows + rows - 1) / rows);
-  } else if (p.rows <= kFewRows) {
-    commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(kind, few)), p, (p.n + 63) / 64, 1);
+  } else if (p.rows <= kFewRows || !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfTile)) {
+    uint32_t at_once = few;
+    while (at_once > 1 && !m.gpu->takes_turns(turns_of_few(m.type, p.k, at_once))) at_once /= 2;
+    commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(kind, at_once)), p, (p.n + 63) / 64,
+                      (p.rows + at_once - 1) / at_once);
   } else {
     commands.dispatch(m.pipeline(Shader::kProduct, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
   }
@@ -97,17 +108,25 @@ void record_code_product(Commands& commands, const GpuModel& m, ProductKind prod
                     (p.n + cols - 1) / cols, (p.rows + rows - 1) / rows);
 }
 
+void record_transposed(Commands& commands, const GpuModel& m, const std::vector<uint32_t>& constants,
+                       TransposedParameters p) {
+  const int n = p.n, at_once = int(std::min<int64_t>(n, m.gpu->arithmetic().max_turns / kTurnsOfTile / 32 * 32));
+  for (int first = 0; first < n; first += at_once) {
+    if (first > 0) commands.barrier(), p.accumulate = true;
+    p.first = first, p.n = std::min(n, first + at_once);
+    commands.dispatch(m.pipeline(Shader::kProductTransposed, constants), p, (p.k + 63) / 64, (p.rows + 63) / 64);
+  }
+}
+
 void record_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows, uint64_t to,
                          bool accumulate, const Memory& halves) {
+  if (!m.fast)
+    return record_transposed(commands, m, w.constants(),
+                             {dy, w.weight, to, rows, 0, w.n, w.k, m.type.granules(w.n), w.k, accumulate});
   struct {
     uint64_t x, w, to;
     int32_t rows, n, k, ldx, ldo, accumulate;
   } parameters{dy, w.weight, to, rows, w.n, w.k, m.type.granules(w.n), w.k, accumulate};
-  if (!m.fast) {
-    commands.dispatch(m.pipeline(Shader::kProductTransposed, w.constants()), parameters, (w.k + 63) / 64,
-                      (rows + 63) / 64);
-    return;
-  }
   record_halves(commands, m, dy, rows, w.n, halves);
   commands.barrier();
   parameters.x = halves.address(), parameters.ldx = half_granules(w.n);

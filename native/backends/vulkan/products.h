@@ -10,6 +10,10 @@ namespace anneal::vulkan {
 // What becomes of outputs, as shaders/product_output.glsl has it.
 enum class ProductKind : uint32_t { logits, rounded, residual };
 
+// Turns of loops for an element of the chains of tiles of outputs, at most (shaders/product.comp,
+// product_transposed.comp, token_sum.comp).
+constexpr int kTurnsOfTile = 12;
+
 // As shaders/product_output.glsl has them.
 struct ProductParameters {
   uint64_t x, w, bias, out, from, adapters, z;
@@ -29,6 +33,8 @@ struct CodeKernel {
   bool byte_products = false;  // four at once
 };
 
+// Turns of loops of shaders/product_few.comp, where an invocation has an output of so many rows.
+int64_t turns_of_few(ElementType, int k, int rows);
 CodeKernel code_kernel(const Gpu&, int rows);  // the one for so many rows on a device
 
 // Bytes of a row of k elements as float16 (shaders/half_rows.comp).
@@ -42,6 +48,12 @@ void record_product(Commands&, const GpuModel&, ProductKind, const Linear&, cons
 // Of quantised weights that take codes.
 void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
                          ProductParameters p, const CodeKernel&);
+// to[rows][k] (+)= x[rows][n] w[n][k], float32: x and w, of which `constants` tell the layout, of the compute type.
+struct TransposedParameters {
+  uint64_t x, w, to;
+  int32_t rows, first, n, k, ldx, ldo, accumulate, padding = 0;
+};
+void record_transposed(Commands&, const GpuModel&, const std::vector<uint32_t>& constants, TransposedParameters);
 // to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
 void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
                          const Memory& halves);

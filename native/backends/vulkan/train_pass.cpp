@@ -49,6 +49,7 @@ class Pass final : public backends::PartPass {
   void list_entries(std::span<const TrainRow>);
   int token_at(std::span<const TrainRow>, int row, int position) const;
   std::vector<int32_t> list_uses();
+  void require_turns() const;
   void place_lists(const std::vector<int32_t>&);
   void take_memory(const PassOptions&, int64_t list_bytes);
   LayerActivations activations(int layer) const;
@@ -170,13 +171,17 @@ std::vector<int32_t> Pass::list_uses() {
         list.insert(list.end(), {s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
       }
     std::vector<int32_t> first_use, uses;
+    int64_t most = 0;
     for (const auto& list : by_page) {
       first_use.push_back(int32_t(uses.size() / 5));
       uses.insert(uses.end(), list.begin(), list.end());
+      int64_t rows = 0;
+      for (size_t use = 0; use < list.size(); use += 5) rows += int64_t(list[use + 3] - list[use + 1]) * group;
+      most = std::max(most, rows);
     }
     first_use.push_back(int32_t(uses.size() / 5));
     const uint64_t first = add(first_use);
-    uses_.push_back({window, group, first, add(uses)});
+    uses_.push_back({window, group, most, first, add(uses)});
   }
   if (delta_plan_) {
     const auto structures = [&](const auto& values) {
@@ -192,6 +197,21 @@ std::vector<int32_t> Pass::list_uses() {
     delta_lists_.readers = add(plan.readers);
   }
   return all;
+}
+
+// Of what is done backwards.
+void Pass::require_turns() const {
+  for (const LayerSpec& layer : m_.spec.layers) {
+    if (const auto& d = layer.delta_rule) {
+      int64_t rows = 0;
+      for (const Sequence& s : batch_.sequences) rows = std::max(rows, int64_t(s.rows));
+      m_.gpu->require_turns("the gradient of the delta rule over " + std::to_string(rows) + " tokens",
+                            rows * delta_turns_back(*d));
+      continue;
+    }
+    for (const PageUses& u : uses_)
+      if (u.group == layer.attention.group()) dkv_rows_at_once(*m_.gpu, layer.attention.head_dim, u.rows);
+  }
 }
 
 void Pass::place_lists(const std::vector<int32_t>& all) {
@@ -345,6 +365,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   if (m_.spec.recurrent() && trainable_)
     delta_plan_.emplace(batch_.sequences, lead_of(m_.spec), DeltaPlan::Way::backward);
   const std::vector<int32_t> lists = list_uses();
+  if (trainable_) require_turns();
   take_memory(options, int64_t(lists.size()) * 4 + 16);
   place_lists(lists);
   // Slots that no token writes are read, with a probability of 0.

@@ -83,6 +83,11 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
   if (fast && !keeps_place(gpu_))
     throw backends::UnusableDevice(gpu_->facts().name +
                                    " multiplies matrices with bits that depend on where a row lies");
+  for (const LayerSpec& layer : m.layers) {
+    const int longest = std::max({m.hidden, layer.feed_forward.intermediate, layer.attention.q_width()});
+    gpu_->require_turns("a product over " + std::to_string(longest) + " elements",
+                        turns_of_few(type_of(m), longest, 1));
+  }
   const backends::ModelMemory needs = memory(m);
   const int pages = cache.pages;
   const int64_t cache_bytes = pages * needs.page + cache.recurrent_states * needs.recurrent_state;

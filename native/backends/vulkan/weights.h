@@ -4,6 +4,7 @@
 
 #include "../../executor/pool.h"
 #include "layout.h"
+#include "memory.h"
 
 namespace anneal::vulkan {
 

@@ -1,6 +1,7 @@
 #version 460
 // Gradients of a page's keys and values: a workgroup has a page and a key-value head, and visits the queries that see it in
-// order, `per_tile` tokens of a sequence at a time; an invocation a key and a fourth of the elements.
+// order, `per_tile` tokens of a sequence at a time; an invocation a key and a fourth of the elements. Of all rows of queries
+// those [rows_from, rows_to) are visited, counted in that order, and what they give is added to what those before have given.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -26,7 +27,7 @@ layout(push_constant) uniform Parameters {
   Floats d_attention, lse, delta;
   Floats d_keys, d_values;  // [pages][kKvHeads][kPage][kHeadDim]
   Sight sight;
-  int per_tile;
+  int per_tile, rows_from, rows_to;
 };
 
 const int kPer = (kHeadDim + 3) / 4;
@@ -39,14 +40,23 @@ void main() {
   Granules page = page_of(pages, number, kKvHeads, kHeadDim);
   const int at = head * page_granules(kHeadDim);
   float dk[kPer], dv[kPer];
-  LOOP for (int i = 0; i < kPer; i++) dk[i] = 0.0, dv[i] = 0.0;
+  Floats to_keys = gradients_of(d_keys, number, kKvHeads, kHeadDim), to_values = gradients_of(d_values, number, kKvHeads, kHeadDim);
+  const int first_out = (head * kPage + key) * kHeadDim + quarter * kPer;
+  LOOP for (int i = 0; i < kPer; i++) {
+    const bool goes_on = rows_from > 0 && quarter * kPer + i < kHeadDim;
+    dk[i] = goes_on ? to_keys.at[first_out + i] : 0.0;
+    dv[i] = goes_on ? to_values.at[first_out + i] : 0.0;
+  }
+  int visited = 0;
   for (int u = first_use.at[number]; u < first_use.at[number + 1]; u++) {
     const Use use = uses.at[u];
     for (int token0 = use.row, next; token0 < use.end; token0 = next) {
       next = min(use.end, use.first + ((token0 - use.first) / per_tile + 1) * per_tile);
       const int rows = (next - token0) * kGroup;
       for (int row0 = 0; row0 < rows; row0 += kRows) {
-        const int count = min(kRows, rows - row0);
+        const int count = min(kRows, rows - row0), before = visited;
+        visited += count;
+        if (before < rows_from || before >= rows_to) continue;
         for (int j = me; j < count * kHeadDim; j += 256) {
           const int r = j / kHeadDim, i = j % kHeadDim, row = row0 + r;
           const int from = ((token0 + row / kGroup) * kHeads + head * kGroup + row % kGroup) * kHeadDim + i;
@@ -86,12 +96,9 @@ void main() {
       }
     }
   }
-  Floats to_keys = gradients_of(d_keys, number, kKvHeads, kHeadDim), to_values = gradients_of(d_values, number, kKvHeads, kHeadDim);
   LOOP for (int i = 0; i < kPer; i++) {
-    const int d = quarter * kPer + i;
-    if (d >= kHeadDim) break;
-    const int to = (head * kPage + key) * kHeadDim + d;
-    to_keys.at[to] = flushed(dk[i]);
-    to_values.at[to] = flushed(dv[i]);
+    if (quarter * kPer + i >= kHeadDim) break;
+    to_keys.at[first_out + i] = flushed(dk[i]);
+    to_values.at[first_out + i] = flushed(dv[i]);
   }
 }

@@ -1,5 +1,5 @@
 #version 460
-// out[rows][k] (+)= x[rows][n] W[n][k], float32: a chain over n. A workgroup has a tile of 64 rows by 64 outputs, an
+// out[rows][k] (+)= x[rows][n] W[n][k], float32: a chain over n, from `first` on. A workgroup has a tile of 64 rows by 64 outputs, an
 // invocation 4 by 4 of it.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
@@ -12,7 +12,7 @@ layout(push_constant) uniform Parameters {
   Granules x;  // [rows][ldx]
   Granules w;
   Floats to;
-  int rows, n, k, ldx, ldo, accumulate;
+  int rows, first, n, k, ldx, ldo, accumulate;
 };
 
 const int kTile = 64, kDepth = 32;
@@ -27,7 +27,7 @@ void main() {
       const int row = row0 + r0 + i, col = col0 + c0 + j;
       c[i][j] = accumulate != 0 && row < rows && col < k ? to.at[row * ldo + col] : 0.0;
     }
-  for (int n0 = 0; n0 < n; n0 += kDepth) {
+  for (int n0 = first; n0 < n; n0 += kDepth) {
     const int depth = min(kDepth, n - n0);
     for (int at = me; at < kTile * kDepth / kGranule; at += 256) {
       const int row = at % kTile, g = at / kTile;
