@@ -240,11 +240,11 @@ void LayerBackward::attention() {
         queries_per_tile(c.group())};
   const Gpu::Pipeline& pipeline = m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows));
   const int64_t at_once = std::min(uses->rows, dkv_rows_at_once(*m.gpu, c.head_dim, uses->rows));
-  for (int64_t first = 0; first == 0 || first < uses->rows; first += at_once) {
-    dkv.from = int32_t(first), dkv.to = int32_t(first + at_once);
+  do {
+    dkv.from = dkv.to, dkv.to += int32_t(at_once);
     commands.dispatch(pipeline, dkv, pages.count(), c.kv_heads);
     commands.barrier();
-  }
+  } while (dkv.to < uses->rows);
 }
 
 void LayerBackward::queries_keys_values() {
