@@ -83,9 +83,14 @@ int Batch::last_position() const {
   return last;
 }
 
+int Batch::longest() const {
+  int rows = 0;
+  for (const Sequence& s : sequences) rows = std::max(rows, s.rows);
+  return rows;
+}
+
 bool DeviceBatch::is_split(const GpuModel& m, const Queries& q, const AttentionSpec& a) {
-  const bool ends = m.gpu->arithmetic().max_turns != GpuArithmetic::kNoEnd;
-  return q.segments > 1 && (ends || q.count * a.kv_heads < kManyGroups);
+  return q.segments > 1 && (m.gpu->ends_loops() || q.count * a.kv_heads < kManyGroups);
 }
 
 void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
@@ -143,11 +148,11 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   delta = {};
   if (m.spec.recurrent()) {
     delta.lead = lead_of(m.spec);
+    const int longest = b.longest();
     for (const LayerSpec& layer : m.spec.layers)
-      for (const Sequence& s : b.sequences)
-        if (layer.delta_rule)
-          m.gpu->require_turns("the delta rule over " + std::to_string(s.rows) + " tokens at once",
-                               (s.rows + 2) * delta_turns(*layer.delta_rule));
+      if (layer.delta_rule)
+        m.gpu->require_turns("the delta rule over " + std::to_string(longest) + " tokens at once",
+                             (longest + 2) * delta_turns(*layer.delta_rule));
     const DeltaPlan scans(b.sequences, delta.lead, DeltaPlan::Way::forward);
     delta.before = uint64_t(arrays.add(scans.before)), delta.scans = uint64_t(arrays.add(scans.scans));
     delta.saves = uint64_t(arrays.add(scans.saves));

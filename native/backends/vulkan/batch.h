@@ -24,6 +24,7 @@ struct Batch {
   void add(const int32_t* tokens, int count, int position, const int32_t* blocks, const AdapterVersion* adapter,
            int recurrent = -1, int parent = -1);
   int last_position() const;
+  int longest() const;  // rows of a sequence, the most
 };
 
 // Tokens that a convolution reads before its own, the most of all layers.
@@ -60,7 +61,7 @@ class DeviceBatch {
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }
-  // Whether tiles are so few that each of their segments has a workgroup of its own.
+  // Whether each segment of a tile has a workgroup of its own: where tiles are few, or loops end.
   static bool is_split(const GpuModel&, const Queries&, const AttentionSpec&);
   uint64_t segments = 0;  // where these wait to be merged
   // Whether a row's adapter adapts a projection.

@@ -144,6 +144,16 @@ struct Planner {
 
 }  // namespace
 
+int64_t delta_turns(const model::DeltaRuleSpec& d) { return 2 * int64_t(d.key_dim) + d.key_dim / 32 + 10; }
+
+int64_t delta_turns_back(const model::DeltaRuleSpec& d) {
+  const int64_t of_lanes = (d.value_dim + 15) / 16 + 1, columns = (of_lanes - 1) * 16;
+  const int64_t tile = columns < 512 ? 512 / columns : 1, of_column = (columns + 127) / 128;
+  return d.key_dim *
+             (4 * of_column + (tile * of_column + (tile / 8 + 1) * of_lanes + tile * of_lanes + 48) / tile + 1) +
+         64;
+}
+
 DeltaPlan::DeltaPlan(std::span<const Sequence> all, int lead, Way way) {
   Planner p(all, *this, lead);
   for (size_t s = 0; s < all.size(); s++) {

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "../../model/spec.h"
+
 namespace anneal::vulkan {
 
 // Tokens that stand at consecutive positions of one sequence.
@@ -33,6 +35,10 @@ struct DeltaStretch {
 struct DeltaLevel {
   int first, count;
 };
+
+// Turns of loops for a token, at most: of shaders/delta_scan.comp and delta_scan_backward.comp.
+int64_t delta_turns(const model::DeltaRuleSpec&);
+int64_t delta_turns_back(const model::DeltaRuleSpec&);
 
 struct DeltaPlan {
   enum class Way : uint8_t { forward, backward };

@@ -94,6 +94,7 @@ class Gpu {
   void plan(std::string part, int64_t bytes, int64_t largest = 0);
 
   // Throws UnusableDevice for more tokens than one dispatch has workgroups.
+  bool ends_loops() const { return arithmetic_.max_turns != GpuArithmetic::kNoEnd; }
   // Whether an invocation may take so many turns of loops.
   bool takes_turns(int64_t turns) const { return turns < arithmetic_.max_turns; }
   // Throws backends::UnusableDevice where it may not.

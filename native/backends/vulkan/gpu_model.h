@@ -53,14 +53,4 @@ struct Widths {
 Widths widths_of(const LayerSpec&);
 Widths widest(const ModelSpec&);
 
-// Turns of loops for a token, at most: of shaders/delta_scan.comp and delta_scan_backward.comp.
-inline int64_t delta_turns(const DeltaRuleSpec& d) { return 2 * int64_t(d.key_dim) + d.key_dim / 32 + 10; }
-inline int64_t delta_turns_back(const DeltaRuleSpec& d) {
-  const int64_t columns = round_up(d.value_dim, 16), tile = columns < 512 ? 512 / columns : 1;
-  const int64_t of_lanes = 1 + columns / 16, of_column = (columns + 127) / 128;
-  return d.key_dim *
-             (4 * of_column + (tile * of_column + (tile / 8 + 1) * of_lanes + tile * of_lanes + 48) / tile + 1) +
-         64;
-}
-
 }  // namespace anneal::vulkan

@@ -12,10 +12,9 @@ constexpr int kDkvRows = 8;
 }  // namespace
 
 int64_t dkv_rows_at_once(const Gpu& gpu, int head_dim, int64_t rows) {
-  if (gpu.arithmetic().max_turns == GpuArithmetic::kNoEnd) return rows;
   const int64_t a_row = head_dim + head_dim * 3 / 4 + 4, passed = rows / 2 + 1024;
   gpu.require_turns("attention's gradient by " + std::to_string(rows) + " rows of queries", passed + kDkvRows * a_row);
-  return (gpu.arithmetic().max_turns - passed) / a_row / kDkvRows * kDkvRows;
+  return std::min(rows, (gpu.arithmetic().max_turns - passed) / a_row / kDkvRows * kDkvRows);
 }
 
 void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
@@ -239,7 +238,7 @@ void LayerBackward::attention() {
         sight,
         queries_per_tile(c.group())};
   const Gpu::Pipeline& pipeline = m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows));
-  const int64_t at_once = std::min(uses->rows, dkv_rows_at_once(*m.gpu, c.head_dim, uses->rows));
+  const int64_t at_once = dkv_rows_at_once(*m.gpu, c.head_dim, uses->rows);
   do {
     dkv.from = dkv.to, dkv.to += int32_t(at_once);
     commands.dispatch(pipeline, dkv, pages.count(), c.kv_heads);

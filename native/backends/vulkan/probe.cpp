@@ -86,7 +86,7 @@ std::vector<float> run_probes(const std::shared_ptr<Gpu>& gpu) {
 
 int probe_turns(const std::shared_ptr<Gpu>& gpu) {
   constexpr int kWanted = 1 << 18;
-  Memory taken(gpu, 4, Memory::Place::readback);
+  Memory taken(gpu, 8, Memory::Place::readback);
   const struct {
     uint64_t taken;
     int32_t wanted, padding;

@@ -201,12 +201,11 @@ std::vector<int32_t> Pass::list_uses() {
 
 // Of what is done backwards.
 void Pass::require_turns() const {
+  const int longest = batch_.longest();
   for (const LayerSpec& layer : m_.spec.layers) {
     if (const auto& d = layer.delta_rule) {
-      int64_t rows = 0;
-      for (const Sequence& s : batch_.sequences) rows = std::max(rows, int64_t(s.rows));
-      m_.gpu->require_turns("the gradient of the delta rule over " + std::to_string(rows) + " tokens",
-                            rows * delta_turns_back(*d));
+      m_.gpu->require_turns("the gradient of the delta rule over " + std::to_string(longest) + " tokens",
+                            longest * delta_turns_back(*d));
       continue;
     }
     for (const PageUses& u : uses_)

@@ -84,7 +84,8 @@ std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backen
     throw backends::UnusableDevice(gpu_->facts().name +
                                    " multiplies matrices with bits that depend on where a row lies");
   for (const LayerSpec& layer : m.layers) {
-    const int longest = std::max({m.hidden, layer.feed_forward.intermediate, layer.attention.q_width()});
+    const Widths c = widths_of(layer);
+    const int longest = std::max({m.hidden, c.intermediate, c.attended});
     gpu_->require_turns("a product over " + std::to_string(longest) + " elements",
                         turns_of_few(type_of(m), longest, 1));
   }

@@ -13,11 +13,11 @@ layout(push_constant) uniform Parameters {
 void main() {
   uint state = uint(wanted);
   int turns = 0;
-  // No step of it can be foretold, or the loop would be done away with.
   LOOP for (int i = 0; i < wanted; i++) {
+    // Each depends on the one before, or the loop could be done away with.
     state = state * 1664525u + 1013904223u;
-    turns += state == 0u ? 2 : 1;
-    if (state == 0u) turns--;
+    turns++;
   }
   taken.at[0] = turns;
+  taken.at[1] = int(state);
 }
