@@ -29,7 +29,7 @@ import { parseArgs } from "node:util";
 import { trainingWords } from "../src/cli/demoWords.js";
 import { listGpus, measureGpu } from "../src/runtime/runtime.js";
 import { type MachineRate, machineProbe } from "./machineProbe.js";
-import { randomFolder } from "./modelShapes.js";
+import { randomFolder, shapeOf } from "./modelShapes.js";
 import { chats } from "./speed/chats.js";
 import { Program, type Run } from "./speed/program.js";
 import { chart, type Measured, median, table } from "./speed/report.js";
@@ -188,6 +188,7 @@ const add = (one: Measured | null): void => void (one && all.push(one));
 if (Object.keys(workloads).some(isWanted)) {
   for (const shape of shapes) {
     const path = randomFolder(folder, shape);
+    const sizes = shapeOf(shape);
     const started: Program[] = [];
     for (const [name, command] of Object.entries(commands(shape, path))) {
       const program = await start(name, command);
@@ -197,7 +198,7 @@ if (Object.keys(workloads).some(isWanted)) {
       if (!isWanted(name)) continue;
       add(
         await measure(basename(path), described(work), tokensOf(work), started, work, (rate) =>
-          boundOf(shape, work, rate),
+          boundOf(sizes, work, rate),
         ),
       );
     }

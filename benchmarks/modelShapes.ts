@@ -12,6 +12,7 @@ import {
 } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { z } from "zod";
+import { elementCount } from "../src/elementCount.js";
 
 const common = {
   hidden_act: "silu",
@@ -151,7 +152,7 @@ export function randomFolder(folder: string, name: string): string {
   const header: Record<string, unknown> = {};
   let offset = 0;
   for (const [tensor, shape] of list) {
-    const bytes = 2 * shape.reduce((product, size) => product * size, 1);
+    const bytes = 2 * elementCount(shape);
     header[tensor] = { dtype: "BF16", shape, data_offsets: [offset, offset + bytes] };
     offset += bytes;
   }
@@ -168,7 +169,7 @@ export function randomFolder(folder: string, name: string): string {
   });
   let state = 1;
   for (const [, dimensions] of list) {
-    const count = dimensions.reduce((product, size) => product * size, 1);
+    const count = elementCount(dimensions);
     const data = new Uint16Array(count);
     if (dimensions.length === 1) data.fill(0x3f80);
     else

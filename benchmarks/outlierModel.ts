@@ -5,6 +5,7 @@
 import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../models/recipe/random.js";
+import { elementCount } from "../src/elementCount.js";
 import { safetensorsHeader } from "../src/weights/safetensors.js";
 import { shapeOf, shapeTensors } from "./modelShapes.js";
 
@@ -37,16 +38,15 @@ export function outlierFolder(folder: string, name: string): string {
   const list = shapeTensors(shape);
   const large = Array.from({ length: shape.hidden_size }, (_, i) => i % LARGE_EVERY === 37);
   const handle = openSync(join(path, "model.safetensors"), "w");
-  const sizeOf = (dimensions: number[]) => dimensions.reduce((product, size) => product * size, 1);
   writeSync(
     handle,
     safetensorsHeader(
-      list.map(([tensor, size]) => ({ name: tensor, shape: size, dtype: "BF16", bytes: 2 * sizeOf(size) })),
+      list.map(([tensor, size]) => ({ name: tensor, shape: size, dtype: "BF16", bytes: 2 * elementCount(size) })),
     ),
   );
   let embedding = new Float32Array();
   for (const [tensor, size] of list) {
-    const values = new Float32Array(sizeOf(size));
+    const values = new Float32Array(elementCount(size));
     const columns = size[1];
     if (columns === undefined) {
       const isLarge = size[0] === shape.hidden_size && isLargeLayer(tensor);

@@ -90,8 +90,9 @@ console.log(
 console.log("|---|---|---|---|---|---|---|---|---|---|");
 for (const shape of options.shape.split(",")) {
   const path = randomFolder(folder, shape);
+  const sizes = shapeOf(shape);
   for (const type of options.type.split(",") as ShapeType[]) {
-    const file = await shapeGguf(path, shapeOf(shape), type);
+    const file = await shapeGguf(path, sizes, type);
     const wanted = only.filter((name) => name in GATES);
     if (wanted.length === 0) continue;
     const programs = [
@@ -103,7 +104,7 @@ for (const shape of options.shape.split(",")) {
       const [ours, theirs] = (await compare(work, ...programs)) as [Measured, Measured];
       const tokens = tokensOf(work);
       const isDecode = work.kind === "decode";
-      const least = isDecode ? (work.tokens * (statSync(file).size + cacheBytes(shape, work))) / (bandwidth * 1e9) : 0;
+      const least = isDecode ? (work.tokens * (statSync(file).size + cacheBytes(sizes, work))) / (bandwidth * 1e9) : 0;
       const ratio = theirs.seconds / ours.seconds;
       const share = least / ours.seconds;
       print(
@@ -125,7 +126,7 @@ for (const shape of options.shape.split(",")) {
   }
   for (const name of only.filter((name) => name.startsWith("lora"))) {
     const work = workloads[name]!;
-    const programs = [await anneal(await shapeGguf(path, shapeOf(shape), "q8_0")), await anneal(path)];
+    const programs = [await anneal(await shapeGguf(path, sizes, "q8_0")), await anneal(path)];
     const [ours, whole] = (await compare(work, ...programs)) as [Measured, Measured];
     for (const program of programs) await program.end();
     const ratio = whole.seconds / ours.seconds;

@@ -41,7 +41,8 @@ const { values: options } = parseArgs({
   },
 });
 const shape = options.shape;
-const { vocab_size: vocab } = shapeOf(shape);
+const sizes = shapeOf(shape);
+const { vocab_size: vocab } = sizes;
 const MiB = 2 ** 20;
 
 const token = (i: number, salt: number): number => (Math.imul(i + 1, 2654435761) + Math.imul(salt + 1, 40503)) >>> 0;
@@ -178,7 +179,7 @@ if (options.one !== undefined) {
   const probe = machineProbe(options.folder, options.threads ? Number(options.threads) : openRuntime().threads);
   const show = (what: string, name: string): Result => {
     const { work } = measurements[name]!;
-    const bound = work ? boundOf(shape, work, probe()) : null;
+    const bound = work ? boundOf(sizes, work, probe()) : null;
     const result = inProcess(name);
     const count = measurements[name]!.rows.reduce((sum, { tokens }) => sum + tokens.length, 0);
     const rate = (count / result.seconds).toFixed(0);

@@ -1,6 +1,6 @@
 /** What is measured, the same for every program: shapes of models, prompts, tokens; and how fast the machine could be. */
 import type { MachineRate } from "../machineProbe.js";
-import { headDimOf, shapeOf } from "../modelShapes.js";
+import { headDimOf, type Shape } from "../modelShapes.js";
 
 /** `count` sequences decode `tokens` tokens each after `context` of them; `shared`: the context is one for all. */
 export interface DecodeWork {
@@ -131,7 +131,7 @@ const BYTES = 2; // of a bfloat16
  * Seconds that a run takes at least, on a machine of this rate, with weights and cache in bfloat16: phases follow each other, and
  * each takes the longer of reading its bytes once and doing its operations.
  */
-export function boundOf(shape: string, work: Work, rate: MachineRate): number {
+export function boundOf(shape: Shape, work: Work, rate: MachineRate): number {
   if (work.kind === "rl") return rlBound(shape, work, rate);
   const { bandwidth, operations } = rate;
   const seconds = phasesOf(shape, work).reduce(
@@ -142,7 +142,7 @@ export function boundOf(shape: string, work: Work, rate: MachineRate): number {
 }
 
 /** Prompts, all rollouts at once, and training on each prompt once and on the rollouts. */
-function rlBound(shape: string, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
+function rlBound(shape: Shape, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
   const prompts = boundOf(shape, { kind: "prefill", context: groups * context }, rate);
   const rollouts = boundOf(shape, { kind: "decode", count: groups * count, context, tokens, shared: false }, rate);
   const rows = { kind: "lora", count: groups * count, context: tokens, rank } as const;
@@ -151,16 +151,14 @@ function rlBound(shape: string, { groups, count, context, tokens, rank }: RlWork
 }
 
 /** Of the cache, read by a step of decoding in its middle: keys and values in bfloat16. */
-export function cacheBytes(shape: string, { count, context, tokens, shared }: DecodeWork): number {
-  const c = shapeOf(shape);
+export function cacheBytes(c: Shape, { count, context, tokens, shared }: DecodeWork): number {
   const headDim = headDimOf(c);
   const positions = shared ? context + (count * tokens) / 2 : count * (context + tokens / 2);
   return c.num_hidden_layers * BYTES * 2 * c.num_key_value_heads * headDim * positions;
 }
 
 /** Of one step of decoding, or of the whole run. */
-function phasesOf(shape: string, work: Exclude<Work, RlWork>): Phase[] {
-  const c = shapeOf(shape);
+function phasesOf(c: Shape, work: Exclude<Work, RlWork>): Phase[] {
   const headDim = headDimOf(c);
   const queries = c.num_attention_heads * headDim;
   const keys = c.num_key_value_heads * headDim;
@@ -198,7 +196,7 @@ function phasesOf(shape: string, work: Exclude<Work, RlWork>): Phase[] {
     const pair = 4 * queries; // operations of a query with a key, all heads
     if (work.kind === "decode") {
       const seen = work.context + work.tokens / 2;
-      return { bytes: cacheBytes(shape, work) / c.num_hidden_layers, operations: work.count * seen * pair };
+      return { bytes: cacheBytes(c, work) / c.num_hidden_layers, operations: work.count * seen * pair };
     }
     const each = (work.context * work.context) / 2;
     const count = work.kind === "lora" ? work.count : 1;
