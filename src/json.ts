@@ -21,8 +21,9 @@ export class SpelledNumber extends Number {
 /** For the whole text, or for fields of the outermost object, at any depth below them. */
 export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
 
-const LONG_INTEGER = /(^|[^\d.])\d{16}/;
-const FRACTION = /\d\.\d|\d[eE]-/;
+// In strings digits mostly follow other characters.
+const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
+const LONG_OR_FRACTION = /(?:^|[:[,])\s*-?\d+(?:\d{15}|\.\d|[eE]-)/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
 /** @throws SyntaxError */
@@ -36,9 +37,8 @@ function maySayMore(text: string, exact: ExactFields): boolean {
       ? [exact]
       : Object.entries(exact).flatMap(([field, kind]) => (text.includes(`"${field}"`) ? [kind] : []));
   return (
-    (kinds.length > 0 && LONG_INTEGER.test(text)) ||
-    (kinds.includes("floats") && WHOLE_FLOAT.test(text)) ||
-    (kinds.includes("spellings") && FRACTION.test(text))
+    (kinds.includes("spellings") ? LONG_OR_FRACTION.test(text) : kinds.length > 0 && LONG_INTEGER.test(text)) ||
+    (kinds.includes("floats") && WHOLE_FLOAT.test(text))
   );
 }
 
@@ -50,16 +50,28 @@ export function withoutFloatMarks(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutFloatMarks(item)]));
 }
 
-/** A copy without the SpelledNumbers of "spellings"; `spellings` gets the first spelling of each number. */
+/** Without the SpelledNumbers of "spellings", a copy where there are some; `spellings` gets the first spelling of each number. */
 export function withoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
+  return hasSpellings(value) ? copyWithoutSpellings(value, spellings) : value;
+}
+
+function hasSpellings(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (value instanceof SpelledNumber) return true;
+  if (Array.isArray(value)) return value.some(hasSpellings);
+  for (const key in value) if (hasSpellings((value as Record<string, unknown>)[key])) return true;
+  return false;
+}
+
+function copyWithoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (value instanceof SpelledNumber) {
     const number = value.valueOf();
     if (!spellings.has(number)) spellings.set(number, value.spelling);
     return number;
   }
-  if (Array.isArray(value)) return value.map((item) => withoutSpellings(item, spellings));
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutSpellings(item, spellings)]));
+  if (Array.isArray(value)) return value.map((item) => copyWithoutSpellings(item, spellings));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, copyWithoutSpellings(item, spellings)]));
 }
 
 /** What `JSON.parse` found wrong, without the piece of the text that it quotes. */

@@ -11,8 +11,8 @@ export type Expr =
   | { kind: "never" }
   /** One code point; ranges ascending, disjoint, without surrogates. */
   | { kind: "chars"; ranges: readonly Range[] }
-  /** These bytes. */
-  | { kind: "bytes"; bytes: readonly number[] }
+  /** These bytes, each as the character of its number. */
+  | { kind: "bytes"; bytes: string }
   /** One special token of the vocabulary, which is not text. */
   | { kind: "token"; id: number }
   | { kind: "seq"; items: readonly Expr[] }
@@ -32,8 +32,6 @@ export type Expr =
 
 export interface Grammar {
   rules: Expr[];
-  /** Per rule, for messages. */
-  names: string[];
   /** The rule of the whole text. */
   start: number;
 }
@@ -97,7 +95,7 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
       case "bytes":
         words.add(OPS.bytes);
         words.add(expr.bytes.length);
-        for (const byte of expr.bytes) words.add(byte);
+        for (let i = 0; i < expr.bytes.length; i++) words.add(expr.bytes.charCodeAt(i));
         continue;
     }
     const number = numbers.get(expr);
@@ -165,39 +163,24 @@ export const ANY_CHARACTER: Expr = { kind: "chars", ranges: ALL_TEXT };
 /** Any valid UTF-8 text. */
 export const ANY_TEXT: Expr = { kind: "repeat", item: ANY_CHARACTER, min: 0, max: -1 };
 
-const UTF8 = new TextEncoder();
-
 /** This text. A lone surrogate, which UTF-8 does not have, matches nothing. */
 export function text(literal: string): Expr {
   if (literal === "") return EMPTY;
-  const bytes: number[] = [];
   for (let i = 0; i < literal.length; i++) {
-    const code = literal.charCodeAt(i);
-    if (code >= 0x80) {
-      return /\p{Surrogate}/u.test(literal) ? NEVER : { kind: "bytes", bytes: [...UTF8.encode(literal)] };
-    }
-    bytes.push(code);
+    if (literal.charCodeAt(i) < 0x80) continue;
+    return /\p{Surrogate}/u.test(literal) ? NEVER : { kind: "bytes", bytes: Buffer.from(literal).toString("latin1") };
   }
-  return { kind: "bytes", bytes };
+  return { kind: "bytes", bytes: literal };
 }
 
 /** One after the other; what is trivial is folded. */
 export function seq(...items: readonly Expr[]): Expr {
   const kept: Expr[] = [];
-  /** The bytes that `kept` ends with, when they are of this call. */
-  let run: number[] | null = null;
   const add = (inner: Expr) => {
     if (inner.kind === "empty") return;
-    if (inner.kind !== "bytes" || kept.at(-1)?.kind !== "bytes") {
-      run = null;
-      kept.push(inner);
-      return;
-    }
-    if (run === null) {
-      run = [...(kept.pop() as Extract<Expr, { kind: "bytes" }>).bytes];
-      kept.push({ kind: "bytes", bytes: run });
-    }
-    for (const byte of inner.bytes) run.push(byte);
+    const last = kept.at(-1);
+    if (inner.kind !== "bytes" || last?.kind !== "bytes") kept.push(inner);
+    else kept[kept.length - 1] = { kind: "bytes", bytes: last.bytes + inner.bytes };
   };
   for (const item of items) {
     if (item.kind === "never") return NEVER;

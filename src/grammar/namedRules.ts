@@ -16,7 +16,7 @@ export class NamedRules {
   refer(name: string, line: number): RuleReference {
     const known = this.references.get(name);
     if (known !== undefined) return known.reference;
-    const reference = this.rules.reserve(name);
+    const reference = this.rules.reserve();
     this.references.set(name, { reference, line });
     return reference;
   }

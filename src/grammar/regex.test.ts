@@ -6,7 +6,7 @@ import { GrammarError } from "./grammarError.js";
 import type { Expr } from "./ir.js";
 import { regexSearchToExpr, regexToExpr } from "./regex.js";
 
-const isMatch = (expr: Expr, text: string) => matches({ rules: [expr], names: ["root"], start: 0 }, text);
+const isMatch = (expr: Expr, text: string) => matches({ rules: [expr], start: 0 }, text);
 
 const ATOMS = [
   "a",

@@ -6,14 +6,19 @@ import { spend } from "./workBudget.js";
 
 /** `expr` holds no rules, tokens or marks. */
 export function isMatch(expr: Expr, text: string): boolean {
-  return new Matching(new TextEncoder().encode(text)).covers(expr);
+  return new Matching(Buffer.from(text)).covers(expr);
 }
 
 class Matching {
   /** Per expression and start: where a match may end. */
   private readonly known = new Map<Expr, Map<number, ReadonlySet<number>>>();
 
-  constructor(private readonly bytes: Uint8Array) {}
+  /** As expressions have bytes. */
+  private readonly characters: string;
+
+  constructor(private readonly bytes: Buffer) {
+    this.characters = bytes.toString("latin1");
+  }
 
   covers(expr: Expr): boolean {
     return this.ends(expr, 0).has(this.bytes.length);
@@ -41,7 +46,7 @@ class Matching {
         return isIn ? new Set([next]) : new Set();
       }
       case "bytes": {
-        const isHere = expr.bytes.every((byte, i) => this.bytes[start + i] === byte);
+        const isHere = this.characters.startsWith(expr.bytes, start);
         return isHere ? new Set([start + expr.bytes.length]) : new Set();
       }
       case "seq":

@@ -8,12 +8,10 @@ const MAX_RULES = 20_000;
 
 export class RuleBook {
   private readonly rules: Expr[] = [];
-  private readonly names: string[] = [];
 
   /** A rule that matches nothing until it is defined. */
-  reserve(name: string): Extract<Expr, { kind: "rule" }> {
+  reserve(): Extract<Expr, { kind: "rule" }> {
     if (this.rules.length >= MAX_RULES) throw new GrammarError(`comes to more than ${MAX_RULES} rules`);
-    this.names.push(name);
     return { kind: "rule", rule: this.rules.push(NEVER) - 1 };
   }
 
@@ -21,8 +19,8 @@ export class RuleBook {
     this.rules[reference.rule] = expr;
   }
 
-  add(name: string, expr: Expr): Expr {
-    const reference = this.reserve(name);
+  add(expr: Expr): Expr {
+    const reference = this.reserve();
     this.define(reference, expr);
     return reference;
   }
@@ -30,14 +28,14 @@ export class RuleBook {
   /** Takes over the rules of another grammar; its start under its new number. */
   adopt(grammar: Grammar): Expr {
     const offset = this.rules.length;
-    for (const [i, rule] of grammar.rules.entries()) this.add(grammar.names[i]!, moved(rule, offset));
+    for (const rule of grammar.rules) this.add(moved(rule, offset));
     return { kind: "rule", rule: grammar.start + offset };
   }
 
   /** The grammar whose texts are those of `start`. */
   finish(start: Expr): Grammar {
-    const root = start.kind === "rule" ? start : (this.add("root", start) as { kind: "rule"; rule: number });
-    return { rules: this.rules, names: this.names, start: root.rule };
+    const root = start.kind === "rule" ? start : (this.add(start) as { kind: "rule"; rule: number });
+    return { rules: this.rules, start: root.rule };
   }
 }
 

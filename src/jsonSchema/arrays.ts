@@ -162,7 +162,7 @@ class CountedItems {
     let expr = this.known.get(key);
     if (expr === undefined) {
       if (this.known.size === MAX_STATES) this.refuse();
-      const reference = this.json.rules.reserve(`items ${key}`);
+      const reference = this.json.rules.reserve();
       this.known.set(key, reference);
       this.waiting.push({ state, rule: reference });
       expr = reference;

@@ -8,11 +8,13 @@ import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "
 import { withoutNarrower } from "./narrowerBranches.js";
 import { negate } from "./negation.js";
 import { areSeenApart, outlineOf } from "./outlines.js";
-import { arrayParts, type Branch, type BranchReader } from "./shape.js";
+import { arrayParts, type Branch, type BranchReader, type Conjunction } from "./shape.js";
 import { exactly } from "./values.js";
 
 const MAX_BRANCHES = 2000;
 const MANY_BRANCHES = 8;
+/** Of the schemas of two branches: more take longer than a set. */
+const MANY_COMPARISONS = 256;
 /** Each set of alternatives is one of its own where what they evaluate counts. */
 const MAX_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
@@ -26,7 +28,6 @@ class CircularError extends GrammarError {
 
 export class Branches implements BranchReader {
   private readonly known = new Map<number, Branch[]>();
-  private readonly together = new WeakMap<readonly SchemaNode[], Branch[]>();
   private readonly open = new Set<number>();
 
   constructor(
@@ -36,17 +37,14 @@ export class Branches implements BranchReader {
   ) {}
 
   /** A value satisfies all of `nodes` exactly when it satisfies one of the branches. */
-  of(nodes: readonly SchemaNode[]): Branch[] {
-    let found = this.together.get(nodes);
-    if (found === undefined) {
-      found = nodes.reduce<Branch[]>((before, node) => this.combined(before, this.ofNode(node), node), [[]]);
-      this.together.set(nodes, found);
-    }
-    return found;
+  of(nodes: Conjunction): Branch[] {
+    if (nodes.length === 1) return this.ofNode(nodes[0]!);
+    nodes.branches ??= nodes.reduce<Branch[]>((before, node) => this.combined(before, this.ofNode(node), node), [[]]);
+    return nodes.branches;
   }
 
   /** As `of`; null where that is part of the question, as one of the schemas is being taken apart. */
-  ofKnown(nodes: readonly SchemaNode[]): Branch[] | null {
+  ofKnown(nodes: Conjunction): Branch[] | null {
     try {
       return this.of(nodes);
     } catch (error) {
@@ -56,7 +54,7 @@ export class Branches implements BranchReader {
   }
 
   /** Whether no value satisfies all of them; false when that is not seen. */
-  excludeEachOther(nodes: readonly SchemaNode[]): boolean {
+  excludeEachOther(nodes: Conjunction): boolean {
     spend(COMPARE_COST);
     return this.of(nodes).every((branch) => isProvablyEmpty(this.document, this, branch, this.closed));
   }
@@ -271,10 +269,18 @@ function cross(left: readonly Branch[], right: readonly Branch[], node: SchemaNo
   for (const a of left) {
     for (const b of right) {
       spend(1 + a.length + b.length);
-      found.push(a.length === 0 ? b : [...new Set([...a, ...b])]);
+      found.push(a.length === 0 ? b : joined(a, b));
     }
   }
   return found;
+}
+
+/** Each once. */
+function joined(a: Branch, b: Branch): Branch {
+  if (a.length * b.length > MANY_COMPARISONS) return [...new Set([...a, ...b])];
+  const all = a.slice();
+  for (const node of b) if (!a.includes(node)) all.push(node);
+  return all;
 }
 
 // unevaluatedProperties and unevaluatedItems: in one branch it is known what the others evaluate, so that these keywords

@@ -14,21 +14,14 @@ import { arrayExpr, countedArrayExpr } from "./arrays.js";
 import { ASSERTIONS } from "./assertions.js";
 import { Branches } from "./branches.js";
 import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
-import {
-  isObject,
-  type JsonObject,
-  type MemberCondition,
-  type Scalar,
-  SchemaDocument,
-  type SchemaNode,
-} from "./document.js";
+import { isObject, type MemberCondition, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
 import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
 import { keywordError, listOf } from "./keywords.js";
 import { type MemberWay, memberWays, nameConditions } from "./memberConditions.js";
-import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr } from "./members.js";
+import { MAX_LOOSE, type Member, type Members, membersExpr, objectExpr, Separator } from "./members.js";
 import { multiplesInRange } from "./multiples.js";
 import { type Bound, numberRange, plainDecimal } from "./numbers.js";
 import type { ParameterNotation } from "./parameters.js";
@@ -97,10 +90,12 @@ class SchemaCompiler {
   private readonly closed: boolean;
   private readonly anyOrder: boolean;
   private readonly branches: Branches;
-  private readonly known = new Map<string, Expr>();
+  /** By the schemas that a value must satisfy. */
+  private readonly known = new Map<number | string, Expr>();
   /** By name and value. */
   private readonly namedMembers = new Map<string, Map<Expr, Expr>>();
   private readonly otherNames = new Map<string, Expr>();
+  private readonly comma: Separator;
   private freeSets = 0;
   private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
 
@@ -114,6 +109,7 @@ class SchemaCompiler {
     this.closed = options.closed;
     this.anyOrder = options.anyOrder ?? false;
     this.branches = new Branches(document, options.closed);
+    this.comma = new Separator(json.comma);
   }
 
   compile(parameters: ParameterNotation | null): Expr {
@@ -134,10 +130,10 @@ class SchemaCompiler {
     }
     const [first] = kept;
     if (first === undefined) return this.json.value();
-    const key = kept.length === 1 ? String(first.id) : kept.map((node) => node.id).join(" ");
+    const key = kept.length === 1 ? first.id : kept.map((node) => node.id).join(" ");
     let expr = this.known.get(key);
     if (expr === undefined) {
-      const rule = this.json.rules.reserve(`#/${first.path.join("/")}`);
+      const rule = this.json.rules.reserve();
       this.known.set(key, rule);
       this.waiting.push({ nodes: kept, rule });
       expr = rule;
@@ -147,12 +143,12 @@ class SchemaCompiler {
 
   /** Follows what is nothing but a reference, so that its target is compiled once. */
   private withoutDetour(node: SchemaNode): SchemaNode {
-    const seen = new Set<SchemaNode>();
-    for (let at = node; !seen.has(at); ) {
+    const seen: SchemaNode[] = [];
+    for (let at = node; !seen.includes(at); ) {
       const keyword = onlyAssertion(at);
       if (keyword !== "$ref" && keyword !== "allOf") return at;
       spend(REFERENCE_COST);
-      seen.add(at);
+      seen.push(at);
       if (keyword === "$ref") at = this.document.resolve(at, "$ref");
       else if (listOf(at, "allOf").length === 1) at = this.document.child(at, "allOf", "0");
       else return at;
@@ -163,11 +159,7 @@ class SchemaCompiler {
   private alternatives(nodes: Conjunction): Expr {
     const branches = this.branches.of(nodes);
     const [node] = nodes;
-    const isOnlyAnyOf =
-      nodes.length === 1 &&
-      isObject(node!.schema) &&
-      Object.keys(node!.schema).every((keyword) => keyword === "anyOf" || !ASSERTIONS.has(keyword));
-    if (isOnlyAnyOf && (node!.schema as JsonObject).anyOf !== undefined) {
+    if (nodes.length === 1 && onlyAssertion(node!) === "anyOf") {
       return alt(...listOf(node!, "anyOf").map((i) => this.value([this.document.child(node!, "anyOf", i)])));
     }
     return alt(...branches.map((branch) => this.branch(branch)));
@@ -292,7 +284,7 @@ class SchemaCompiler {
       named: (name, value) => notation.parameter(text(name), value),
       other: (name, value) => notation.parameter(name === null ? notation.name : and(name, notation.name), value),
     };
-    const separator = notation.separator(this.json);
+    const separator = new Separator(notation.separator(this.json));
     const branches = this.branches.of([this.document.root]).filter((branch) => typeShape(branch).types.has("object"));
     return alt(
       ...branches.map((branch) => {
@@ -335,7 +327,7 @@ class SchemaCompiler {
       named: (name, value) => this.namedMember(name, value),
       other: (name, value) => seq(name === null ? this.json.string() : quoted(spelled(name)), this.json.colon, value),
     };
-    return this.members(branch, writing, (members) => objectExpr(this.json, members));
+    return this.members(branch, writing, (members) => objectExpr(this.json, this.comma, members));
   }
 
   /** One expression, however many alternatives have the member. */

@@ -22,6 +22,8 @@ export interface Dialect {
   readonly hostnamesArePlain: boolean;
   /** In draft 7 the content of strings is asserted, before it says nothing, later it is an annotation. */
   readonly contentIsAsserted: boolean;
+  /** Different for different ones. */
+  readonly key: string;
 }
 
 /** A member that an object has beside those of some names: names by what they must or must not be, and its value. */
@@ -96,7 +98,7 @@ const SCHEMA_MAP_KEYWORDS = new Set([
 
 /** With these a schema is more than what it says about a value. */
 const NAMING_KEYWORDS = ["$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor"];
-const DYNAMIC_KEYWORDS = ["$dynamicRef", "$recursiveRef"];
+const UNSHARED_KEYWORDS: ReadonlySet<string> = new Set([...NAMING_KEYWORDS, "$dynamicRef", "$recursiveRef"]);
 
 /** Those of json-schema.org, and OpenAPI's, whose further keywords are annotations. */
 const KNOWN_DIALECTS =
@@ -114,6 +116,8 @@ export class SchemaDocument {
   readonly hasUnevaluated: boolean;
   private readonly nodes = new Map<object, SchemaNode>();
   private readonly byUri = new Map<string, SchemaNode>();
+  /** What references lead to, by their texts and the bases that they go from. */
+  private readonly found = new Map<string, Map<string, SchemaNode>>();
   private readonly derived = new Map<string, SchemaNode>();
   /** Those that say the same about a value are one node, so that it is taken apart once. */
   private readonly alike = new Map<string, SchemaNode>();
@@ -157,10 +161,15 @@ export class SchemaDocument {
   /** @throws GrammarError when nothing in the document has that name. */
   resolve(from: SchemaNode, keyword: string): SchemaNode {
     const reference = isObject(from.schema) ? from.schema[keyword] : undefined;
-    const path = [...from.path, keyword];
-    if (typeof reference !== "string") throw new GrammarError("must be a string", path);
+    if (typeof reference !== "string") throw new GrammarError("must be a string", [...from.path, keyword]);
+    const known = this.found.get(reference)?.get(from.base);
+    if (known !== undefined) return known;
     const target = this.find(reference, from.base);
-    if (target === null) throw new GrammarError(`"${reference}" is not found in this schema`, path);
+    if (target === null) {
+      throw new GrammarError(`"${reference}" is not found in this schema`, [...from.path, keyword]);
+    }
+    const ofReference = this.found.get(reference) ?? new Map<string, SchemaNode>();
+    this.found.set(reference, ofReference.set(from.base, target));
     return target;
   }
 
@@ -273,13 +282,13 @@ export class SchemaDocument {
     if (node.id === 0) return node;
     const schema = node.schema as JsonObject;
     const { base, dialect } = node;
-    let key = JSON.stringify(dialect);
+    let key = dialect.key;
     for (const keyword of Object.keys(schema)) {
-      if (NAMING_KEYWORDS.includes(keyword) || DYNAMIC_KEYWORDS.includes(keyword)) return node;
+      if (UNSHARED_KEYWORDS.has(keyword)) return node;
       if (!ASSERTIONS.has(keyword)) continue;
-      if (keyword === "$ref") key += JSON.stringify(base);
+      if (keyword === "$ref") key += textKey(base);
       const value = schema[keyword];
-      key += `,${JSON.stringify(keyword)}:${SCHEMA_MAP_KEYWORDS.has(keyword) ? this.mapKey(value) : this.valueKey(value)}`;
+      key += `,${keyword}:${SCHEMA_MAP_KEYWORDS.has(keyword) ? this.mapKey(value) : this.valueKey(value)}`;
     }
     const known = this.alike.get(key);
     if (known === undefined) {
@@ -292,14 +301,15 @@ export class SchemaDocument {
 
   private mapKey(value: unknown): string {
     if (!isObject(value)) return this.valueKey(value);
-    return `{${Object.keys(value).map((name) => `${JSON.stringify(name)}:${this.valueKey(value[name])}`)}}`;
+    let key = "{";
+    for (const name of Object.keys(value)) key += `${textKey(name)}${this.valueKey(value[name])}`;
+    return `${key}}`;
   }
 
   /** The same for the same values; a schema is its node. */
   private valueKey(value: unknown): string {
-    if (typeof value !== "object" || value === null) {
-      return typeof value === "bigint" ? `${value}n` : JSON.stringify(value);
-    }
+    if (typeof value === "string") return textKey(value);
+    if (typeof value !== "object" || value === null) return typeof value === "bigint" ? `${value}n` : String(value);
     const node = this.nodes.get(value);
     if (node !== undefined) return `#${node.id}`;
     return Array.isArray(value) ? `[${value.map((one) => this.valueKey(one))}]` : this.mapKey(value);
@@ -321,14 +331,25 @@ export class SchemaDocument {
   }
 }
 
+/** Told from what follows it by its length. */
+function textKey(text: string): string {
+  return `"${text.length} ${text}`;
+}
+
 function hasKey(root: unknown, keys: readonly string[]): boolean {
   const open: unknown[] = [root];
   while (open.length > 0) {
     const value = open.pop();
     if (typeof value !== "object" || value === null) continue;
     spend(LOOKUP_COST);
-    if (keys.some((key) => Object.hasOwn(value, key))) return true;
-    for (const inner of Object.values(value)) open.push(inner);
+    if (Array.isArray(value)) {
+      for (const inner of value) open.push(inner);
+      continue;
+    }
+    for (const key in value) {
+      if (keys.includes(key)) return true;
+      open.push((value as JsonObject)[key]);
+    }
   }
   return false;
 }
@@ -342,13 +363,14 @@ function dialectOf(schema: JsonObject, path: readonly string[]): Dialect {
 }
 
 function dialectNamed(name: string): Dialect {
-  return {
+  const dialect: Omit<Dialect, "key"> = {
     idKeyword: /draft-04\b/.test(name) ? "id" : "$id",
     refReplaces: /draft-0[4-7]\b/.test(name),
     containsEvaluates: !/2019-09/.test(name),
     hostnamesArePlain: /draft-0[4-6]\b/.test(name),
     contentIsAsserted: /draft-07\b/.test(name),
   };
+  return { ...dialect, key: Object.values(dialect).join(" ") };
 }
 
 function baseOf(schema: JsonObject, outer: string, dialect: Dialect, path: readonly string[]): string {

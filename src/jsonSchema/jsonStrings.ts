@@ -10,6 +10,7 @@ import {
   chars,
   complement,
   type Expr,
+  NEVER,
   normalise,
   not,
   type Range,
@@ -75,7 +76,8 @@ function exactly(count: number): Expr {
 
 /** This text as a JSON string. */
 export function spelledText(literal: string): Expr {
-  return quoted(spelled(text(literal)));
+  // A lone surrogate is no text.
+  return /\p{Surrogate}/u.test(literal) ? NEVER : text(JSON.stringify(literal));
 }
 
 /**
@@ -87,7 +89,7 @@ export function spelled(expr: Expr): Expr {
     case "chars":
       return expr.ranges.every(isPlain) ? expr : spelledCharacter(expr.ranges);
     case "bytes":
-      return expr.bytes.every(standsForItself) ? expr : text(spelling(Uint8Array.from(expr.bytes)));
+      return standsForItself(expr.bytes) ? expr : text(spelling(expr.bytes));
     case "empty":
     case "never":
     case "token":
@@ -114,13 +116,17 @@ function spelledParts(expr: Extract<Expr, { kind: "seq" | "alt" | "and" | "repea
   return expr.kind === "seq" ? seq(...items) : expr.kind === "alt" ? alt(...items) : and(...items);
 }
 
-function spelling(utf8: Uint8Array): string {
-  return JSON.stringify(new TextDecoder("utf-8", { ignoreBOM: true }).decode(utf8)).slice(1, -1);
+function spelling(bytes: string): string {
+  return JSON.stringify(Buffer.from(bytes, "latin1").toString()).slice(1, -1);
 }
 
 /** Bytes of characters beyond ASCII do, too. */
-function standsForItself(byte: number): boolean {
-  return byte >= FIRST_PLAIN && byte !== QUOTE && byte !== BACKSLASH;
+function standsForItself(bytes: string): boolean {
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes.charCodeAt(i);
+    if (byte < FIRST_PLAIN || byte === QUOTE || byte === BACKSLASH) return false;
+  }
+  return true;
 }
 
 function isPlain([low, high]: Range): boolean {
@@ -139,7 +145,10 @@ function spelledCharacter(ranges: readonly Range[]): Expr {
 
 function newSpelledCharacter(ranges: readonly Range[]): Expr {
   const escaped = ESCAPED.filter((code) => ranges.some(([low, high]) => low <= code && code <= high));
-  return alt(chars(...intersection(ranges, PLAIN)), ...escaped.map((code) => text(spelling(Uint8Array.of(code)))));
+  return alt(
+    chars(...intersection(ranges, PLAIN)),
+    ...escaped.map((code) => text(spelling(String.fromCharCode(code)))),
+  );
 }
 
 /** The part of the ascending ranges within [from, from + size), counted from `from`. */

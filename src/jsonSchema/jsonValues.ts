@@ -77,7 +77,7 @@ export class JsonRules {
     space: Expr,
     private readonly constants: ConstantTexts = JSON_CONSTANTS,
   ) {
-    this.space = space.kind === "empty" ? space : rules.add("space", space);
+    this.space = space.kind === "empty" ? space : rules.add(space);
     this.comma = seq(this.space, text(","), this.space);
     this.colon = seq(this.space, text(":"), this.space);
   }
@@ -93,13 +93,13 @@ export class JsonRules {
 
   /** Any string, in every spelling. */
   string(): Expr {
-    this.stringRule ??= this.rules.add("string", freeString());
+    this.stringRule ??= this.rules.add(freeString());
     return this.stringRule;
   }
 
   value(): Expr {
     if (this.valueRule === null) {
-      const rule = this.rules.reserve("value");
+      const rule = this.rules.reserve();
       this.valueRule = rule;
       const scalars = [...[null, true, false].map((value) => this.constant(value)), NUMBER, this.string()];
       this.rules.define(rule, alt(...scalars, this.array(), this.object()));
@@ -109,7 +109,7 @@ export class JsonRules {
 
   array(): Expr {
     if (this.arrayRule === null) {
-      const rule = this.rules.reserve("array");
+      const rule = this.rules.reserve();
       this.arrayRule = rule;
       const items = seq(this.value(), repeat(seq(this.comma, this.value()), 0));
       this.rules.define(rule, this.enclosed("[", optional(items), "]"));
@@ -119,7 +119,7 @@ export class JsonRules {
 
   object(): Expr {
     if (this.objectRule === null) {
-      const rule = this.rules.reserve("object");
+      const rule = this.rules.reserve();
       this.objectRule = rule;
       const member = seq(this.string(), this.colon, this.value());
       this.rules.define(rule, this.enclosed("{", optional(seq(member, repeat(seq(this.comma, member), 0))), "}"));

@@ -31,9 +31,14 @@ export function checkKeywords(node: SchemaNode): void {
   }
 }
 
+/** Sets of one type. */
+const SINGLE_TYPES: ReadonlyMap<unknown, ReadonlySet<TypeName>> = new Map(TYPES.map((type) => [type, new Set([type])]));
+
 export function typesOf(node: SchemaNode): ReadonlySet<TypeName> | null {
   const schema = node.schema as JsonObject;
   if (schema.type === undefined) return null;
+  const single = SINGLE_TYPES.get(schema.type);
+  if (single !== undefined && schema.nullable !== true) return single;
   const names: unknown[] = Array.isArray(schema.type) ? schema.type : [schema.type];
   const found = new Set<TypeName>();
   for (const name of names) {

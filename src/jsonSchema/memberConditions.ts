@@ -26,6 +26,7 @@ export interface MemberWay {
 
 export function memberWays(document: SchemaDocument, branches: Branches, branch: Branch, closed: boolean): MemberWay[] {
   const conditions = branch.flatMap((node) => node.member ?? []);
+  if (conditions.length === 0) return [{ branch, others: [] }];
   const own = branch.filter((node) => node.member === undefined);
   let ways: MemberWay[] = [{ branch: own, others: [] }];
   for (const condition of conditions) {

@@ -31,16 +31,29 @@ const MAX_STATES = 20_000;
 /** Members of one rule where none of them need be shared. */
 const MAX_TOGETHER = 64;
 
-/** Members after a separator, of all objects that have them. */
-const laterMembers = new WeakMap<Expr, { separator: Expr; expr: Expr }>();
+/** What stands between two members, and members after it: one expression, of all objects that have them. */
+export class Separator {
+  private readonly later = new Map<Expr, Expr>();
+
+  constructor(private readonly expr: Expr) {}
+
+  before(member: Expr): Expr {
+    let expr = this.later.get(member);
+    if (expr === undefined) {
+      expr = seq(this.expr, member);
+      this.later.set(member, expr);
+    }
+    return expr;
+  }
+}
 
 /** The object with its braces. */
-export function objectExpr(json: JsonRules, members: Members): Expr {
-  return json.enclosed("{", membersExpr(json.rules, json.comma, members), "}");
+export function objectExpr(json: JsonRules, comma: Separator, members: Members): Expr {
+  return json.enclosed("{", membersExpr(json.rules, comma, members), "}");
 }
 
 /** The members alone, with `separator` between two of them. */
-export function membersExpr(rules: RuleBook, separator: Expr, members: Members): Expr {
+export function membersExpr(rules: RuleBook, separator: Separator, members: Members): Expr {
   const inside = new MembersWriter(rules, separator, members).from(0, 0);
   const needsNone = [...members.ordered, ...members.loose].every((one) => !one.required);
   return members.min === 0 && needsNone ? optional(inside) : inside;
@@ -49,14 +62,14 @@ export function membersExpr(rules: RuleBook, separator: Expr, members: Members):
 class MembersWriter {
   /** Counts above this one make no difference. */
   private readonly cap: number;
-  private readonly known = new Map<string, Expr>();
+  private readonly known = new Map<number, Expr>();
   private readonly tails: (Expr | undefined)[] = [];
   private readonly firstRequired: number;
   private readonly lastRequired: number;
 
   constructor(
     private readonly rules: RuleBook,
-    private readonly comma: Expr,
+    private readonly separator: Separator,
     private readonly members: Members,
   ) {
     this.cap = Math.max(1, members.min, members.max);
@@ -75,7 +88,7 @@ class MembersWriter {
     const { ordered } = this.members;
     if (count === this.cap && this.members.max === -1) return this.tail(at);
     if (at === ordered.length) return this.looseFrom(0, count);
-    return this.rule(`${at} ${count}`, () => {
+    return this.rule(at, count, () => {
       const parts: Expr[] = [];
       const between = this.between(at);
       if (between !== null && this.hasRoom(count)) {
@@ -95,12 +108,12 @@ class MembersWriter {
 
   /** Members in any order; bit i of `come`: the loose one i has come. */
   private looseFrom(come: number, count: number): Expr {
-    const { loose, additional, min } = this.members;
+    const { ordered, loose, additional, min } = this.members;
     const isComplete = (come: number, count: number) =>
       loose.every((one, i) => !one.required || come & (1 << i)) && count >= min && count > 0;
     const end = isComplete(come, count) ? EMPTY : NEVER;
     if (!this.hasRoom(count)) return end;
-    return this.rule(`loose ${come} ${count}`, () => {
+    return this.rule(ordered.length + come, count, () => {
       const next = this.next(count);
       const parts = [end];
       for (const [i, { member, last }] of loose.entries()) {
@@ -127,14 +140,16 @@ class MembersWriter {
     // a rule is one automaton.
     const isShared = at <= this.firstRequired && this.firstRequired > 0;
     const past = isShared ? at + 1 : Math.min(ordered.length, (Math.floor(at / MAX_TOGETHER) + 1) * MAX_TOGETHER);
-    const parts = ordered.slice(at, past).flatMap(({ member, required }, i) => {
+    const parts: Expr[] = [];
+    for (let i = at; i < past; i++) {
+      const { member, required } = ordered[i]!;
       const one = this.separated(member, this.cap);
-      const between = this.between(at + i);
-      const others = between === null ? EMPTY : repeat(this.separated(between, this.cap), 0);
-      return [others, required ? one : optional(one)];
-    });
+      const between = this.between(i);
+      if (between !== null) parts.push(repeat(this.separated(between, this.cap), 0));
+      parts.push(required ? one : optional(one));
+    }
     const expr = chain(...parts, this.tail(past));
-    const shared = isShared || at % MAX_TOGETHER === 0 ? this.rules.add(`members from ${at}`, expr) : expr;
+    const shared = isShared || at % MAX_TOGETHER === 0 ? this.rules.add(expr) : expr;
     this.tails[at] = shared;
     return shared;
   }
@@ -154,19 +169,15 @@ class MembersWriter {
 
   /** A member when `count` have come; one expression, whatever follows it. */
   private separated(member: Expr, count: number): Expr {
-    if (count === 0) return member;
-    let later = laterMembers.get(member);
-    if (later?.separator !== this.comma) {
-      later = { separator: this.comma, expr: seq(this.comma, member) };
-      laterMembers.set(member, later);
-    }
-    return later.expr;
+    return count === 0 ? member : this.separator.before(member);
   }
 
-  private rule(key: string, make: () => Expr): Expr {
+  /** `place`: of the ordered members, then the sets of loose ones. */
+  private rule(place: number, count: number, make: () => Expr): Expr {
+    const key = place * (this.cap + 1) + count;
     let expr = this.known.get(key);
     if (expr === undefined) {
-      const reference = this.rules.reserve(`members ${key}`);
+      const reference = this.rules.reserve();
       this.known.set(key, reference);
       this.rules.define(reference, make());
       expr = reference;

@@ -131,7 +131,7 @@ class Multiples {
   private rule(key: string, make: () => Expr): Expr {
     let expr = this.known.get(key);
     if (expr === undefined) {
-      const reference = this.rules.reserve(`multiple of ${this.step}`);
+      const reference = this.rules.reserve();
       this.known.set(key, reference);
       this.rules.define(reference, make());
       expr = reference;

@@ -11,14 +11,14 @@ export interface PatternSet<Pattern> {
 
 /** Bytes that a text begins with, or that it is. */
 interface Beginning {
-  bytes: readonly number[];
+  bytes: string;
   isWhole: boolean;
 }
 
 /** Of one pattern, at most. */
 const MAX_BEGINNINGS = 64;
 const COMPARE_COST = 5;
-const ANY: readonly Beginning[] = [{ bytes: [], isWhole: false }];
+const ANY: readonly Beginning[] = [{ bytes: "", isWhole: false }];
 
 /** Each name belongs to one of the sets; null: they are more than `max`. */
 export function patternSets<Pattern extends { search: Expr }>(
@@ -41,7 +41,7 @@ export function patternSets<Pattern extends { search: Expr }>(
 function beginnings(expr: Expr): readonly Beginning[] {
   switch (expr.kind) {
     case "empty":
-      return [{ bytes: [], isWhole: true }];
+      return [{ bytes: "", isWhole: true }];
     case "bytes":
       return [{ bytes: expr.bytes, isWhole: true }];
     case "seq":
@@ -63,6 +63,6 @@ function areDisjoint(a: readonly Beginning[], b: readonly Beginning[]): boolean 
 function areDifferent(a: Beginning, b: Beginning): boolean {
   spend(COMPARE_COST);
   const [short, long] = a.bytes.length <= b.bytes.length ? [a, b] : [b, a];
-  if (short.bytes.some((byte, i) => byte !== long.bytes[i])) return true;
+  if (!long.bytes.startsWith(short.bytes)) return true;
   return short.isWhole && short.bytes.length < long.bytes.length;
 }

@@ -32,9 +32,9 @@ export type Branch = readonly SchemaNode[] & {
 
 /** Takes schemas apart; a value satisfies all of `nodes` exactly when it satisfies one of the branches. */
 export interface BranchReader {
-  of(nodes: readonly SchemaNode[]): Branch[];
+  of(nodes: Conjunction): Branch[];
   /** null where that is part of the question, as one of the schemas is being taken apart. */
-  ofKnown(nodes: readonly SchemaNode[]): Branch[] | null;
+  ofKnown(nodes: Conjunction): Branch[] | null;
 }
 
 export interface TypeShape {
@@ -85,8 +85,10 @@ function newTypeShape(branch: Branch): TypeShape {
   if (excluded.includes(null)) types = filtered(types, (type) => type !== "null");
   if (excluded.includes(true) && excluded.includes(false)) types = filtered(types, (type) => type !== "boolean");
   if (literals !== null) {
-    const keys = new Set(excluded.map(keyOf));
-    if (keys.size > 0) literals = literals.filter((value) => !keys.has(keyOf(value)));
+    if (excluded.length > 0) {
+      const keys = new Set(excluded.map(keyOf));
+      literals = literals.filter((value) => !keys.has(keyOf(value)));
+    }
     const found = new Set(literals.map(typeOf));
     types = filtered(types, (type) => found.has(type));
   }
@@ -94,11 +96,16 @@ function newTypeShape(branch: Branch): TypeShape {
   return { types, integer, fractional, literals };
 }
 
-/** The set itself where all its members are kept. */
-function filtered<T>(set: ReadonlySet<T>, isKept: (one: T) => boolean): ReadonlySet<T> {
-  let isWhole = true;
-  for (const one of set) isWhole &&= isKept(one);
-  return isWhole ? set : new Set([...set].filter(isKept));
+/** All sets of types, by the bits of their members in `ALL_TYPES`. */
+const TYPE_SETS = Array.from(
+  { length: 2 ** ALL_TYPES.length },
+  (_, bits): ReadonlySet<JsonType> => new Set(ALL_TYPES.filter((_, i) => bits & (1 << i))),
+);
+
+function filtered(set: ReadonlySet<JsonType>, isKept: (one: JsonType) => boolean): ReadonlySet<JsonType> {
+  let bits = 0;
+  for (let i = 0; i < ALL_TYPES.length; i++) if (set.has(ALL_TYPES[i]!) && isKept(ALL_TYPES[i]!)) bits |= 1 << i;
+  return TYPE_SETS[bits]!;
 }
 
 /** The same for the same values: numbers are the same by value, however they are typed. */
@@ -167,7 +174,10 @@ export function countShape(branch: Branch, minKeyword: string, maxKeyword: strin
 }
 
 /** Schemas that one value must satisfy together. */
-export type Conjunction = readonly SchemaNode[];
+export type Conjunction = readonly SchemaNode[] & {
+  /** Made when they are first asked for. */
+  branches?: Branch[];
+};
 
 export interface ArrayShape {
   /** What the first items must satisfy, each by its position. */
@@ -261,10 +271,13 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
     };
   });
   const orders = parts.map((part) => part.order);
-  const names = new Set(parts.flatMap((part) => [...part.properties]));
-  const required = new Set(
-    nodes.flatMap((node) => [...namesOf(node, "required"), ...(node.named ? [node.named.name] : [])]),
-  );
+  const names = new Set<string>();
+  const required = new Set<string>();
+  for (const { node, properties } of parts) {
+    for (const name of properties) names.add(name);
+    for (const name of namesOf(node, "required")) required.add(name);
+    if (node.named !== undefined) required.add(node.named.name);
+  }
   const patterns = [...new Set(parts.flatMap((part) => part.patterns))];
   const isClosed = closed && names.size + patterns.length > 0 && parts.every((part) => part.others.length === 0);
   const conjunctionOf = (name: string | null, matched: ReadonlySet<string>): SchemaNode[] => {
@@ -284,7 +297,7 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
   const matchedBy = (name: string) =>
     patterns.length === 0 ? NONE : new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
   return {
-    named: [...new Set([...names, ...required])].map((name) => {
+    named: Array.from(new Set([...names, ...required]), (name) => {
       const matched = matchedBy(name);
       const declared = names.has(name);
       const isForbidden = isClosed && matched.size === 0 && !declared;

@@ -74,7 +74,7 @@ function readGrammar(constraint: Constraint, setting: ConstraintSetting): Gramma
 
 function afterThoughts(rules: RuleBook, start: Expr, { thoughts, specialTokens }: ConstraintSetting): Expr {
   if (thoughts === null) return start;
-  const answer = rules.add("answer", start);
+  const answer = rules.add(start);
   const marks = freeOfMarks(thoughts.closes);
   const closing = alt(...thoughts.closes.map((close) => freeTextUpTo(close, specialTokens, marks)));
   const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MAX_SPACE_AFTER_THOUGHTS);

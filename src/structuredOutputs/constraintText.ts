@@ -24,6 +24,9 @@ function decoded(_: string, value: unknown): unknown {
   return "entries" in value ? Object.fromEntries(value.entries as [string, unknown][]) : value;
 }
 
+/** Where a text may have such objects. */
+const FIELDS = /"(?:bigint|number|entries)":/;
+
 /** Other work of the thread has its turn. Two constraints of one text are the same. @throws GrammarError where it is no JSON */
 export async function constraintText(constraint: Constraint): Promise<string> {
   try {
@@ -34,5 +37,5 @@ export async function constraintText(constraint: Constraint): Promise<string> {
 }
 
 export function readConstraint(text: string): Constraint {
-  return JSON.parse(text, decoded) as Constraint;
+  return (FIELDS.test(text) ? JSON.parse(text, decoded) : JSON.parse(text)) as Constraint;
 }

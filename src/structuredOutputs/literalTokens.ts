@@ -21,7 +21,7 @@ export function withLiteralTokens(grammar: Grammar, tokens: ReadonlyMap<string, 
   const rewrite = (expr: Expr): Expr => {
     switch (expr.kind) {
       case "bytes":
-        return literal(Buffer.from(expr.bytes)) ?? expr;
+        return literal(Buffer.from(expr.bytes, "latin1")) ?? expr;
       case "seq":
       case "alt": {
         const items = expr.items.map(rewritten);
@@ -50,5 +50,5 @@ export function withLiteralTokens(grammar: Grammar, tokens: ReadonlyMap<string, 
 }
 
 function plain(bytes: Buffer): Expr {
-  return bytes.length === 0 ? { kind: "empty" } : { kind: "bytes", bytes: [...bytes] };
+  return bytes.length === 0 ? { kind: "empty" } : { kind: "bytes", bytes: bytes.toString("latin1") };
 }

@@ -219,19 +219,19 @@ class TagCompiler {
       const rest = begun.map((tag) => this.enclosed(tag, trigger.length));
       return seq(freeTextUpTo(trigger, specialTokens, marks), alt(...rest));
     });
-    const one = this.json.rules.add("text and tag", alt(...parts));
+    const one = this.json.rules.add(alt(...parts));
     const isAnywhere = !this.completesMark(ending);
     const free = isAnywhere
       ? marks.everywhere
       : freeTextBefore(ending, [...triggers, ...rules.excludes], specialTokens);
     if (!rules.atLeastOne) return rules.onlyOne ? alt(free, one) : seq(repeat(one, 0), free);
-    const first = this.json.rules.add("tag", alt(...tags.map((tag) => this.enclosed(tag))));
+    const first = this.json.rules.add(alt(...tags.map((tag) => this.enclosed(tag))));
     return rules.onlyOne ? first : seq(first, repeat(one, 0), free);
   }
 
   private separated(fields: Fields, ending: Ending, depth: number): Expr {
     const oneBefore = (ahead: Ending) =>
-      this.json.rules.add("tag", alt(...this.tags(fields, ahead, depth).map((tag) => this.enclosed(tag))));
+      this.json.rules.add(alt(...this.tags(fields, ahead, depth).map((tag) => this.enclosed(tag))));
     const { atLeastOne, onlyOne } = countsOf(fields);
     const separator = this.mark(textOf(fields, "separator"));
     const last = oneBefore(ending);

@@ -43,7 +43,7 @@ class Run {
         return new Set(expr.ranges.some(([low, high]) => code >= low && code <= high) ? [start + 1] : []);
       }
       case "bytes": {
-        const literal = [...new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(expr.bytes))];
+        const literal = [...new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.from(expr.bytes, "latin1"))];
         if (UTF8.encode(literal.join("")).length !== expr.bytes.length)
           throw new Error("bytes are not whole characters");
         return new Set(literal.every((one, i) => characters[start + i] === one) ? [start + literal.length] : []);
