@@ -42,8 +42,10 @@ class Automaton {
            symbols_.capacity() * sizeof(SymbolEdge);
   }
 
-  // Building. About so many states are to come.
-  void expect(int32_t states) { states_.reserve(size_t(states)), edges_.reserve(size_t(states)); }
+  // Building. About so many states and edges are to come.
+  void expect(int32_t states, size_t edges) { states_.reserve(size_t(states)), edges_.reserve(edges); }
+  // Keeps the memory.
+  void clear() { states_.clear(), edges_.clear(), symbols_.clear(); }
   // Edges of the state that close_state() will end.
   void edge(uint8_t lo, uint8_t hi, int32_t to) {
     const size_t from = states_.empty() ? 0 : states_.back().edges;

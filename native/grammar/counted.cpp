@@ -214,7 +214,7 @@ bool is_countable(const Automaton& item) {
 Automaton counted(const Automaton& a, const Automaton& item, int32_t min, int32_t max, Spending& spending) {
   if (a.size() == 0) return {};
   auto out = Counting(places_of(a, item, spending), min, max, spending).run();
-  return out.size() > kNearlyMinimal ? out : minimal(std::move(out), spending);
+  return out.size() > kNearlyMinimal ? out : Minimizer(spending).run(out);
 }
 
 }  // namespace anneal::grammar

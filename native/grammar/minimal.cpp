@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "span_set.h"
-
 namespace anneal::grammar {
 
 namespace {
@@ -169,11 +167,13 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
 }
 
 // The automaton of blocks of states, numbered as a breadth-first visit meets them. `block` of a state that goes: -1.
-template <class Block> Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block) {
+// `order`, `block_number`: scratch.
+template <class Block>
+Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block, std::vector<int32_t>& order,
+                     std::vector<int32_t>& block_number) {
   Automaton out;
-  out.expect(blocks);
-  std::vector<int32_t> order, block_number(blocks, -1);
-  order.reserve(blocks);
+  out.expect(blocks, std::min(a.edge_count(), size_t(blocks) * 2));
+  order.clear(), block_number.assign(size_t(blocks), -1);
   const auto visit = [&](int32_t old) {
     int32_t& known = block_number[block(old)];
     if (known < 0) known = int32_t(order.size()), order.push_back(old);
@@ -200,66 +200,65 @@ Automaton trimmed(const Automaton& a) {
   if (kept.empty() || kept[0] != 0) return {};
   std::vector<int32_t> number(a.size(), -1);
   for (size_t i = 0; i < kept.size(); ++i) number[kept[i]] = int32_t(i);
-  return renumbered(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; });
+  std::vector<int32_t> order, block_number;
+  return renumbered(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; }, order, block_number);
 }
 
-Automaton minimal(Automaton a, Spending& spending) {
+int32_t Minimizer::block_of(const Automaton& a, int32_t s) {
+  words_.assign(1, 0);
+  for (auto& e : a.edges(s)) {
+    if (block_[e.to] < 0) continue;
+    const uint64_t word = uint64_t(e.lo) << 40 | uint64_t(e.hi) << 32 | uint32_t(block_[e.to]);
+    const uint64_t last = words_.back();
+    // Neighbours that lead to one block are one.
+    if (words_.size() > 1 && uint32_t(last) == uint32_t(word) && uint8_t(last >> 32) + 1 == e.lo)
+      words_.back() = (last & ~(uint64_t(0xFF) << 32)) | uint64_t(e.hi) << 32;
+    else
+      words_.push_back(word);
+  }
+  words_[0] = uint64_t(words_.size()) << 1 | a.accepts(s);
+  for (auto& e : a.symbols(s))
+    if (block_[e.to] >= 0) words_.push_back(uint64_t(uint32_t(e.symbol)) << 32 | uint32_t(block_[e.to]));
+  if (words_.size() == 1 && !a.accepts(s)) return -1;
+  spending_.tick();
+  spending_.bytes(int64_t(words_.size()) * 8 + 32);
+  return int32_t(blocks_.intern(words_));
+}
+
+Automaton Minimizer::run(const Automaton& a) {
   const int32_t n = a.size();
   if (n == 0) return {};
   // States that no cycle leads to, each before those it leads to itself.
-  std::vector<int32_t> ahead, waiting(n, 0);
-  ahead.reserve(n);
+  ahead_.clear(), waiting_.assign(size_t(n), 0);
   const auto each_next = [&](int32_t s, auto&& use) {
     for (auto& e : a.edges(s)) use(e.to);
     for (auto& e : a.symbols(s)) use(e.to);
   };
-  for (int32_t s = 0; s < n; ++s) each_next(s, [&](int32_t to) { ++waiting[to]; });
-  if (waiting[0] == 0) ahead.push_back(0);
-  for (size_t i = 0; i < ahead.size(); ++i)
-    each_next(ahead[i], [&](int32_t to) {
-      if (--waiting[to] == 0) ahead.push_back(to);
+  for (int32_t s = 0; s < n; ++s) each_next(s, [&](int32_t to) { ++waiting_[to]; });
+  if (waiting_[0] == 0) ahead_.push_back(0);
+  for (size_t i = 0; i < ahead_.size(); ++i)
+    each_next(ahead_[i], [&](int32_t to) {
+      if (--waiting_[to] == 0) ahead_.push_back(to);
     });
 
-  std::vector<int32_t> block(n, -1);  // of equal states; -1: does not reach acceptance
-  // Blocks by what their states accept and where they lead.
-  SpanSet blocks;
-  std::vector<uint64_t> words;
-  const auto block_of = [&](int32_t s) {
-    words.assign(1, 0);
-    for (auto& e : a.edges(s)) {
-      if (block[e.to] < 0) continue;
-      const uint64_t word = uint64_t(e.lo) << 40 | uint64_t(e.hi) << 32 | uint32_t(block[e.to]);
-      const uint64_t last = words.back();
-      // Neighbours that lead to one block are one.
-      if (words.size() > 1 && uint32_t(last) == uint32_t(word) && uint8_t(last >> 32) + 1 == e.lo)
-        words.back() = (last & ~(uint64_t(0xFF) << 32)) | uint64_t(e.hi) << 32;
-      else
-        words.push_back(word);
-    }
-    words[0] = uint64_t(words.size()) << 1 | a.accepts(s);
-    for (auto& e : a.symbols(s))
-      if (block[e.to] >= 0) words.push_back(uint64_t(uint32_t(e.symbol)) << 32 | uint32_t(block[e.to]));
-    if (words.size() == 1 && !a.accepts(s)) return -1;
-    spending.tick();
-    spending.bytes(int64_t(words.size()) * 8 + 32);
-    return int32_t(blocks.intern(words));
-  };
-  if (int32_t(ahead.size()) < n) {
+  block_.assign(size_t(n), -1);
+  blocks_.clear();
+  if (int32_t(ahead_.size()) < n) {
     std::vector<int32_t> others;
     for (int32_t s = 0; s < n; ++s)
-      if (waiting[s] > 0) others.push_back(s);
+      if (waiting_[s] > 0) others.push_back(s);
     others = useful_states(a, others);
     if (!others.empty()) {
-      const Partition parts = refined(a, others, spending);
-      for (size_t i = 0; i < others.size(); ++i) block[others[i]] = parts.set(int32_t(i));
+      const Partition parts = refined(a, others, spending_);
+      for (size_t i = 0; i < others.size(); ++i) block_[others[i]] = parts.set(int32_t(i));
       // Different blocks have different descriptions, so that each gets the number it has.
-      for (int32_t part = 0; part < parts.sets(); ++part) block_of(others[parts.members(part)[0]]);
+      for (int32_t part = 0; part < parts.sets(); ++part) block_of(a, others[parts.members(part)[0]]);
     }
   }
-  for (size_t i = ahead.size(); i-- > 0;) block[ahead[i]] = block_of(ahead[i]);
-  if (block[0] < 0) return {};
-  if (int32_t(blocks.size()) == n) return a;
-  return renumbered(a, int32_t(blocks.size()), [&](int32_t s) { return block[s]; });
+  for (size_t i = ahead_.size(); i-- > 0;) block_[ahead_[i]] = block_of(a, ahead_[i]);
+  if (block_[0] < 0) return {};
+  if (int32_t(blocks_.size()) == n) return a;
+  return renumbered(a, int32_t(blocks_.size()), [&](int32_t s) { return block_[s]; }, order_, number_);
 }
 
 }  // namespace anneal::grammar

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <unordered_map>
 
 #include "counted.h"
 #include "determinize.h"
@@ -32,6 +31,10 @@ class NetworkBuilder {
       : program_(std::move(program)),
         e_(program_.expressions),
         spending_(spending),
+        determinizer_(spending),
+        rule_(spending),
+        parts_(size_t(e_.size())),
+        callee_of_(size_t(e_.size()), -1),
         weights_(program_, spending, [this](int32_t node) { return part(node).size(); }) {}
 
   Network run() {
@@ -43,10 +46,11 @@ class NetworkBuilder {
     net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
     // Each may add to them.
-    for (size_t i = 0; i < callees_.size(); ++i)
-      automata_.push_back(rule_automaton(callees_[i].node, callees_[i].owner));
-    put_together();
+    for (size_t i = 0; i < callees_.size(); ++i) add_rule(*rule_automaton(callees_[i].node, callees_[i].owner));
+    add_marks();
     order_rules();
+    // It is kept long after it is made.
+    net_.states_.shrink_to_fit(), net_.edges_.shrink_to_fit(), net_.calls_.shrink_to_fit();
     return std::move(net_);
   }
 
@@ -61,9 +65,9 @@ class NetworkBuilder {
   using Shared = std::shared_ptr<const Automaton>;
 
   const Automaton& fragment(int32_t chars) {
-    const auto known = parts_.find(chars);
-    if (known != parts_.end()) return *known->second;
-    return *parts_.emplace(chars, kept(spelled_out('c', chars).key, [&] { return new_fragment(chars); })).first->second;
+    if (!parts_[size_t(chars)])
+      parts_[size_t(chars)] = kept(spelled_out('c', chars).key, [&] { return new_fragment(chars); });
+    return *parts_[size_t(chars)];
   }
 
   // One character of `ranges` (low and high of each in turn), in UTF-8.
@@ -84,7 +88,7 @@ class NetworkBuilder {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
     characters(nfa, e_.operands(chars), start, accept);
-    return deterministic(nfa, start, accept, spending_);
+    return determinizer_.run(nfa, start, accept);
   }
 
   const Automaton& part(int32_t node) { return e_[node].op == Op::chars ? fragment(node) : regular(node); }
@@ -93,9 +97,9 @@ class NetworkBuilder {
   const Automaton& regular(int32_t node) { return *shared_regular(node); }
 
   Shared shared_regular(int32_t node) {
-    const auto known = parts_.find(node);
-    if (known != parts_.end()) return known->second;
-    return parts_.emplace(node, kept(spelled_out('p', node).key, [&] { return new_regular(node); })).first->second;
+    if (!parts_[size_t(node)])
+      parts_[size_t(node)] = kept(spelled_out('p', node).key, [&] { return new_regular(node); });
+    return parts_[size_t(node)];
   }
 
   Automaton new_regular(int32_t node) {
@@ -104,7 +108,7 @@ class NetworkBuilder {
     Nfa nfa(spending_);
     const int32_t start = nfa.state(), accept = nfa.state();
     expand(nfa, node, start, accept, true, nullptr);
-    return deterministic(nfa, start, accept, spending_);
+    return determinizer_.run(nfa, start, accept);
   }
 
   // Items of an intersection, and of those inside it.
@@ -210,19 +214,20 @@ class NetworkBuilder {
     Nfa nfa(spending_);
     const int32_t start = nfa.state();
     characters(nfa, std::array{0, 0xD7FF, 0xE000, 0x10FFFF}, start, start);
-    return deterministic(nfa, start, start, spending_);
+    return determinizer_.run(nfa, start, start);
   }
 
   // ---- rules
 
   int32_t callee(int32_t node, int32_t owner) {
-    const auto [it, fresh] = callee_of_.emplace(node, int32_t(callees_.size()));
-    if (fresh) {
+    int32_t& known = callee_of_[size_t(node)];
+    if (known < 0) {
+      known = int32_t(callees_.size());
       callees_.push_back({node, owner});
       spending_.rules(int64_t(callees_.size()));
       spending_.bytes(64);
     }
-    return it->second;
+    return known;
   }
 
   void call(Nfa& nfa, int32_t node, int32_t from, int32_t to, int32_t owner) {
@@ -343,10 +348,10 @@ class NetworkBuilder {
     }
     const auto before = spending_.spent();
     const auto made = std::make_shared<const Automaton>(deterministic_rule(node, owner));
-    std::unordered_map<int32_t, int32_t> number_of;
-    for (size_t i = 0; i < nodes.size(); ++i) number_of.emplace(nodes[i], int32_t(i));
-    known.keep(key, {with_symbols(made, [&](int32_t symbol) { return number_of.at(callees_[size_t(symbol)].node); }),
+    for (size_t i = 0; i < nodes.size(); ++i) numbers_[size_t(nodes[i])] = int32_t(i);
+    known.keep(key, {with_symbols(made, [&](int32_t symbol) { return numbers_[size_t(callees_[size_t(symbol)].node)]; }),
                      spending_.spent() - before});
+    for (int32_t one : nodes) numbers_[size_t(one)] = -1;
     return made;
   }
 
@@ -366,17 +371,10 @@ class NetworkBuilder {
   }
 
   Automaton deterministic_rule(int32_t node, int32_t owner) {
-    Nfa nfa(spending_);
-    const int32_t start = nfa.state(), accept = nfa.state();
-    expand(nfa, node, start, accept, true, &owner);
-    return deterministic(nfa, start, accept, spending_);
-  }
-
-  void put_together() {
-    size_t states = net_.states_.size(), edges = 0;
-    for (auto& automaton : automata_) states += size_t(automaton->size()), edges += automaton->edge_count();
-    net_.states_.reserve(states), net_.edges_.reserve(edges), net_.rules_.reserve(automata_.size());
-    for (auto& automaton : automata_) add_rule(*automaton);
+    rule_.clear();
+    const int32_t start = rule_.state(), accept = rule_.state();
+    expand(rule_, node, start, accept, true, &owner);
+    return determinizer_.run(rule_, start, accept);
   }
 
   void add_rule(const Automaton& automaton) {
@@ -386,7 +384,7 @@ class NetworkBuilder {
       for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
       for (auto& edge : automaton.symbols(s)) {
         if (edge.symbol < kMarkSymbols + kMarks)
-          add_mark(edge.symbol - kMarkSymbols, base + s, base + edge.to);
+          marks_.push_back({edge.symbol - kMarkSymbols, base + s, base + edge.to});
         else if (edge.symbol < 0)
           net_.tokens_.push_back({~edge.symbol, base + edge.to});
         else
@@ -398,10 +396,11 @@ class NetworkBuilder {
     }
   }
 
-  void add_mark(int32_t mark, int32_t state, int32_t to) {
-    auto& marks = mark == kItemEnd ? net_.item_ends_ : net_.openings_;
-    for (auto* list : {&net_.item_ends_, &net_.openings_}) list->resize(net_.states_.capacity(), -1);
-    marks[size_t(state)] = to;
+  void add_marks() {
+    if (marks_.empty()) return;
+    net_.item_ends_.assign(net_.states_.size(), -1), net_.openings_.assign(net_.states_.size(), -1);
+    for (const auto& [mark, state, to] : marks_)
+      (mark == kItemEnd ? net_.item_ends_ : net_.openings_)[size_t(state)] = to;
   }
 
   // A cycle among calls from start states is left recursion. (A callee that can match "" is stepped over in the
@@ -447,12 +446,17 @@ class NetworkBuilder {
   Program program_;
   Expressions& e_;
   Spending& spending_;
-  std::unordered_map<int32_t, Shared> parts_;
+  Determinizer determinizer_;
+  Nfa rule_;                      // scratch of deterministic_rule()
+  std::vector<Shared> parts_;     // by node
   std::vector<int32_t> numbers_;  // scratch of spelled_out()
   ExpressionWeights weights_;     // made of parts
   std::vector<Callee> callees_;
-  std::vector<Shared> automata_;  // of the callees
-  std::unordered_map<int32_t, int32_t> callee_of_;
+  std::vector<int32_t> callee_of_;  // by node; -1: none
+  struct Marked {
+    int32_t mark, state, to;
+  };
+  std::vector<Marked> marks_;
   Network net_;
 };
 

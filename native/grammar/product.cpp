@@ -47,7 +47,7 @@ Automaton product(const Automaton& a, const Automaton& b, bool subtract, Spendin
     const bool second = q >= 0 && b.accepts(q);
     out.close_state(a.accepts(p) && second != subtract);
   }
-  return out.size() > kNearlyMinimal ? trimmed(out) : minimal(std::move(out), spending);
+  return out.size() > kNearlyMinimal ? trimmed(out) : Minimizer(spending).run(out);
 }
 
 }  // namespace

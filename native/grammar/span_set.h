@@ -15,6 +15,18 @@ class SpanSet {
   }
 
   size_t size() const { return ends_.size() - 1; }
+  // Keeps the memory.
+  void clear() {
+    if (size() * 8 < slots_.size()) {
+      // Few of many slots are taken.
+      for (uint64_t hash : hashes_)
+        for (size_t slot = hash & (slots_.size() - 1); slots_[slot] != kFree; slot = (slot + 1) & (slots_.size() - 1))
+          slots_[slot] = kFree;
+    } else {
+      std::fill(slots_.begin(), slots_.end(), kFree);
+    }
+    words_.clear(), hashes_.clear(), ends_.resize(1);
+  }
   size_t bytes() const {
     return words_.capacity() * 8 + ends_.capacity() * 8 + slots_.capacity() * 4 + hashes_.capacity() * 8;
   }
