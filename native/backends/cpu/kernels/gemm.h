@@ -198,29 +198,54 @@ ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to) {
   }
 }
 
-// A tile over activations and panels that are float32 already: rows of widened pairs, panels of kWideK * kLanes with
-// the odd k of a pair before the even one, as a chain takes them up.
+// A step of a tile over rows of widened pairs: part_of(j, half) are the odd k of panel j, then the even ones.
+template <int MR, int NR, class Part>
+ANNEAL_INLINE void multiply_wide_pair(Tile<MR, NR>& tile, const float* a, Part&& part_of) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; half++) {
+    F32x16 part[NR];
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++) part[j] = part_of(j, half);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const F32x16 x = all(a[i * kWideK + half * (kWideK / 2)]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, part[j], tile.c[i][j]);
+    }
+  }
+}
+
+// The first tile over a block of panels: widens them beside its multiplications, and leaves them in `wide` for the
+// others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up.
+template <int MR, int NR>
+void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float* wide, int pairs, float* c, int64_t ldc,
+                            bool accumulate, Ahead ahead) {
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, accumulate);
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes, wide += 2 * kLanes) {
+    multiply_wide_pair(tile, a, [&](int j, int half) {
+      if (half == 0) prefetch(ahead.at + j * panel * int64_t(sizeof(bf16)));
+      const I32x16 pair = load_int(w + j * panel);
+      const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
+      store(wide + (j * kWideK + half) * kLanes, part);
+      return part;
+    });
+    ahead.at += ahead.step;
+  }
+  tile.end(c, ldc);
+}
+
 template <int MR, int NR>
 void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead,
                         int64_t ahead_panel) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; half++) {
-      F32x16 wide[NR];
-#pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) {
-        wide[j] = load(w + (j * kWideK + half) * kLanes);
-        if (half == 0) prefetch(ahead.at + j * ahead_panel);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < MR; i++) {
-        const F32x16 x = all(a[i * kWideK + half * (kWideK / 2)]);
-#pragma GCC unroll 8
-        for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, wide[j], tile.c[i][j]);
-      }
-    }
+    multiply_wide_pair(tile, a, [&](int j, int half) {
+      if (half == 0) prefetch(ahead.at + j * ahead_panel);
+      return load(w + (j * kWideK + half) * kLanes);
+    });
     ahead.at += ahead.step;
   }
   tile.end(c, ldc);
@@ -233,25 +258,19 @@ ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, 
   if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
 }
 
-// One block of k over NR panels: unpacked once for all rows. As much of what lies at `next` is fetched meanwhile.
+// One block of k over NR panels: widened once for all rows. As much of what lies at `next` is fetched meanwhile.
 template <int NR>
 void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
                           bool accumulate, const bf16* next) {
   alignas(64) float wide[NR * kWideK * kLanes];
-  const I32x16 upper = all_int(int(0xffff0000u));
-  for (int j = 0; j < NR; j++)
-    for (int kk = 0; kk < k; kk += 2) {
-      const I32x16 pairs = load_int(w + j * panel + int64_t(kk) * kLanes);
-      float* to = wide + (j * kWideK + kk) * kLanes;
-      store(to, as_float(pairs & upper));
-      store(to + kLanes, as_float(shift_left<16>(pairs)));
-    }
-  constexpr int most = kTileRows[NR];
-  const int tiles = (rows + most - 1) / most, height = rows / tiles, taller = rows % tiles;
-  const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16));
-  for (int t = 0, row = 0; t < tiles; t++) {
-    const int mine = height + (t < taller);
-    const Ahead ahead{(const char*)next + bytes / tiles * t, 64 / tiles};
+  constexpr int first = kWidenedTileRows[NR], most = kTileRows[NR];
+  const int tiles = 1 + (rows - first + most - 1) / most;
+  const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
+  Ahead ahead{(const char*)next, 64 / tiles};
+  multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
+  for (int t = 1, row = first; t < tiles; t++) {
+    const int left = tiles - t, mine = (rows - row + left - 1) / left;
+    ahead.at += bytes;
     multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
                                  panel * int64_t(sizeof(bf16)));
     row += mine;

@@ -290,8 +290,8 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
-constexpr int kWideK = 128, kWideRows = 64;  // of such a block
+constexpr int kManyRows = 16;               // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kWideK = 96, kWideRows = 64;  // of such a block
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kBestPanels = 1;

@@ -248,8 +248,8 @@ ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 12, 12, 8, 6};
 constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
-constexpr int kManyRows = 32;                 // from which on blocks of bfloat16 are widened for all rows and panels
-constexpr int kWideK = 128, kWideRows = 128;  // of such a block
+constexpr int kManyRows = 32;                // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kWideK = 192, kWideRows = 64;  // of such a block
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
 constexpr int kBestPanels = 3;
