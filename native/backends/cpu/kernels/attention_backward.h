@@ -47,12 +47,13 @@ template <class T, class Pages> size_t attention_backward_scratch(int head_dim) 
   return AttentionBackwardScratch<T, Pages>(nullptr, head_dim).bytes;
 }
 
-// p and ds of rows row0 .. row0 + rows for one key block; v_t must hold the block's panels.
+// p and ds of rows row0 .. row0 + rows for the first `seen` keys of a block, whole panels; v_t must hold its panels.
 template <class T, class Pages>
-void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, const KvBlock<T>& kv,
+void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int block, int seen, const KvBlock<T>& kv,
                      const AttentionBackwardScratch<T, Pages>& s) {
-  gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, kv.keys, t.head_dim, kKeyPanels, s.scores, kPage, false);
-  gemm<T>((const T*)t.dout + row0 * t.lddo, t.lddo, rows, s.v_t, t.head_dim, kKeyPanels, s.dp, kPage, false);
+  const int panels = seen / kLanes;
+  gemm<T>((const T*)t.q + row0 * t.ldq, t.ldq, rows, kv.keys, t.head_dim, panels, s.scores, kPage, false);
+  gemm<T>((const T*)t.dout + row0 * t.lddo, t.lddo, rows, s.v_t, t.head_dim, panels, s.dp, kPage, false);
   if constexpr (Pages::kCoded) scale_keys(s.scores, rows, kv.key_scales), scale_keys(s.dp, rows, kv.value_scales);
   const float cap = t.sight.soft_cap;
   if (cap > 0) cap_scores(s.scores, rows, t.scale, cap);
@@ -64,6 +65,7 @@ void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int blo
     const F32x16 shift = all(-t.lse[row0 + r]), delta = all(t.delta[row0 + r]);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeyPanels; j++) {
+      if (j == panels) break;
       const int at = r * kPage + j * kLanes;
       F32x16 p = exp(fma(load(s.scores + at), factor, shift));
       F32x16 ds = p * (load(s.dp + at) - delta) * scale;
@@ -82,11 +84,14 @@ void score_gradients(const AttentionBackwardTask& t, int row0, int rows, int blo
   }
 }
 
-// Whether one of these rows sees a key of the block.
-ANNEAL_INLINE bool any_visible(const AttentionBackwardTask& t, int row0, int rows, int block) {
-  for (int r = row0; r < row0 + rows; r++)
-    if (Visible(t.sight, t.positions[r], block).any()) return true;
-  return false;
+// Keys of the block up to the last one that one of these rows sees, in whole panels; 0: they see none.
+ANNEAL_INLINE int keys_seen(const AttentionBackwardTask& t, int row0, int rows, int block) {
+  int seen = 0;
+  for (int r = row0; r < row0 + rows; r++) {
+    const int keys = keys_up_to(t.positions[r], block);
+    if (keys > seen && Visible(t.sight, t.positions[r], block).any()) seen = keys;
+  }
+  return seen;
 }
 
 template <class T, class Pages> void attention_backward(const AttentionBackwardTask& t) {
@@ -95,7 +100,7 @@ template <class T, class Pages> void attention_backward(const AttentionBackwardT
   bool is_packed = false;
   for (int b = 0; b < t.blocks; b++) {
     const int block = t.block + b;
-    if (!any_visible(t, 0, t.rows, block)) continue;
+    if (keys_seen(t, 0, t.rows, block) == 0) continue;
     if (!is_packed)
       for (int row0 = 0; row0 < t.rows; row0 += kAttentionRows) {
         const int rows = t.rows - row0 < kAttentionRows ? t.rows - row0 : kAttentionRows;
@@ -111,13 +116,16 @@ template <class T, class Pages> void attention_backward(const AttentionBackwardT
     float *dk = t.dk[b], *dv = t.dv[b];
     for (int row0 = 0; row0 < t.rows; row0 += kAttentionRows) {
       const int rows = t.rows - row0 < kAttentionRows ? t.rows - row0 : kAttentionRows;
-      if (!any_visible(t, row0, rows, block)) continue;
-      score_gradients(t, row0, rows, block, kv, s);
-      transpose<T>(s.p, kType<T>, kPage, rows, kPage, s.p_t, kAttentionRows);
-      transpose<T>(s.ds, kType<T>, kPage, rows, kPage, s.ds_t, kAttentionRows);
-      gemm<T>(s.ds_scaled, kPage, rows, s.k_t, kPage, panels, t.dq + row0 * t.lddq, t.lddq, true);
-      gemm<T>(s.p_t, kAttentionRows, kPage, s.dout_panels + row0 * width, rows, panels, dv, t.lddkv, true);
-      gemm<T>(s.ds_t, kAttentionRows, kPage, s.q_panels + row0 * width, rows, panels, dk, t.lddkv, true);
+      // Keys that no row sees would have p = ds = 0 and add nothing.
+      const int seen = keys_seen(t, row0, rows, block);
+      if (seen == 0) continue;
+      score_gradients(t, row0, rows, block, seen, kv, s);
+      transpose<T>(s.p, kType<T>, kPage, rows, seen, s.p_t, kAttentionRows);
+      transpose<T>(s.ds, kType<T>, kPage, rows, seen, s.ds_t, kAttentionRows);
+      multiply_block<T>(s.ds_scaled, kPage, rows, s.k_t, panel_size<T>(kPage), seen, panels, t.dq + row0 * t.lddq,
+                        t.lddq, true);
+      gemm<T>(s.p_t, kAttentionRows, seen, s.dout_panels + row0 * width, rows, panels, dv, t.lddkv, true);
+      gemm<T>(s.ds_t, kAttentionRows, seen, s.q_panels + row0 * width, rows, panels, dk, t.lddkv, true);
     }
   }
 }
