@@ -1,5 +1,6 @@
 // Multiples of a decimal number.
 
+import { ExprCache } from "../grammar/exprCache.js";
 import { GrammarError } from "../grammar/grammarError.js";
 import { alt, chars, EMPTY, type Expr, NEVER, type Range, seq, text } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
@@ -140,6 +141,13 @@ class Multiples {
   }
 }
 
+const digitSets = new ExprCache(1024);
+
+/** The same expression for the same digits. */
+function digitSet(digits: readonly number[]): Expr {
+  return digitSets.get(digits.join(""), () => chars(...digits.map((digit): Range => [0x30 + digit, 0x30 + digit])));
+}
+
 /** One digit and what follows it, for each from `from` to `to`; those that the same follows are one set. */
 function afterDigits(from: number, to: number, following: (digit: number) => Expr): Expr[] {
   const digits = new Map<Expr, number[]>();
@@ -151,6 +159,6 @@ function afterDigits(from: number, to: number, following: (digit: number) => Exp
   }
   return [...digits].map(([next, [first, ...others]]) => {
     if (others.length === 0) return seq(text(String(first)), next);
-    return seq(chars(...[first!, ...others].map((digit): Range => [0x30 + digit, 0x30 + digit])), next);
+    return seq(digitSet([first!, ...others]), next);
   });
 }
