@@ -185,16 +185,27 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
 }
 
 #ifndef ANNEAL_PAIR_PRODUCT
+constexpr int kRowsAhead = 8;                          // rows fetched ahead of the one that is widened
+constexpr int kLineElements = 64 / int(sizeof(bf16));  // of a cache line
+
 // Pairs of bfloat16 as float32: the odd ones, and kWideK / 2 further the even ones; whole vectors of them are written.
-ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to) {
+// As much of what lies at `next` is fetched.
+ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
   const I32x16 upper = all_int(int(0xffff0000u));
-  alignas(64) bf16 last[2 * kLanes] = {};
-  for (int i = 0; i < pairs; i += kLanes) {
-    const bf16* at = from + 2 * i;
-    if (pairs - i < kLanes) at = (const bf16*)__builtin_memcpy(last, at, size_t(pairs - i) * 2 * sizeof(bf16));
+  const auto widen16 = [&](const bf16* at, int i) {
     const I32x16 both = load_int(at);
     store(to + i, as_float(both & upper));
     store(to + kWideK / 2 + i, as_float(shift_left<16>(both)));
+  };
+  int i = 0;
+  for (; i + kLanes <= pairs; i += kLanes) {
+    prefetch(next + 2 * i);
+    widen16(from + 2 * i, i);
+  }
+  if (i < pairs) {
+    alignas(64) bf16 last[2 * kLanes] = {};
+    __builtin_memcpy(last, from + 2 * i, size_t(pairs - i) * 2 * sizeof(bf16));
+    widen16(last, i);
   }
 }
 
@@ -258,19 +269,33 @@ ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, 
   if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
 }
 
-// One block of k over NR panels: widened once for all rows. As much of what lies at `next` is fetched meanwhile.
+// The activations of a next block: `k` of each row are fetched.
+struct UpcomingRows {
+  const bf16* at;
+  int64_t ld;
+  int k;
+};
+
+// One block of k over NR panels: widened once for all rows. As much of what lies at `next` is fetched meanwhile, and of
+// each row its part of next_rows.
 template <int NR>
 void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
-                          bool accumulate, const bf16* next) {
+                          bool accumulate, const bf16* next, const UpcomingRows& next_rows) {
   alignas(64) float wide[NR * kWideK * kLanes];
   constexpr int first = kWidenedTileRows[NR], most = kTileRows[NR];
   const int tiles = 1 + (rows - first + most - 1) / most;
   const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
+  const auto fetch_rows = [&](int row, int count) {
+    for (int i = row; i < row + count; i++)
+      for (int kk = 0; kk < next_rows.k; kk += kLineElements) prefetch(next_rows.at + i * next_rows.ld + kk);
+  };
   Ahead ahead{(const char*)next, 64 / tiles};
+  fetch_rows(0, first);
   multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
   for (int t = 1, row = first; t < tiles; t++) {
     const int left = tiles - t, mine = (rows - row + left - 1) / left;
     ahead.at += bytes;
+    fetch_rows(row, mine);
     multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
                                  panel * int64_t(sizeof(bf16)));
     row += mine;
@@ -279,7 +304,8 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
 
 // Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and blocks of
 // panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of panels as far
-// on as there are, which their worker will likely multiply next, or of its own again for more rows.
+// on as there are, which their worker will likely multiply next, or of its own again for more rows. Activations of the
+// next block are fetched by all panels, each its share: a few lines of every row, which no processor fetches ahead.
 inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
   alignas(64) float wide[kWideRows * kWideK];
@@ -288,16 +314,24 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
     const int rows = height + (b < taller);
     for (int k0 = 0; k0 < k; k0 += kWideK) {
       const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
-      for (int i = 0; i < rows; i++) widen_pairs(a + (row + i) * lda + k0, depth / 2, wide + i * kWideK);
-      for (int p = 0; p < npanels;) {
+      for (int i = 0; i < rows; i++) {
+        const bf16* from = a + (row + i) * lda + k0;
+        widen_pairs(from, depth / 2, wide + i * kWideK, from + (i + kRowsAhead < rows ? kRowsAhead * lda : 0));
+      }
+      const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
+      const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
+      const int upcoming_k = more_k ? k - k0 - depth : more_rows ? k : 0;
+      const int share = round_to((kWideK * kBestPanels + npanels - 1) / npanels, kLineElements);
+      for (int p = 0, fetched = 0; p < npanels; fetched += share) {
         const bf16* from = w + p * panel + int64_t(k0) * kLanes;
         float* to = c + row * ldc + p * kLanes;
         const bool add = accumulate || k0 > 0;
         const int left = npanels - p;
-        const bf16* next =
-            k0 + depth < k ? from + int64_t(depth) * kLanes : w + (b + 1 < blocks ? p : p + npanels) * panel;
+        const bf16* next = more_k ? from + int64_t(depth) * kLanes : w + (more_rows ? p : p + npanels) * panel;
+        const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
+        const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
         const auto take = [&]<int NR>() {
-          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next);
+          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next, rows_ahead);
           p += NR;
         };
         if constexpr (kBestPanels == 3) {
