@@ -84,7 +84,7 @@ void test_attention_cases(KvCache format) {
         }
       }
       // With codes no probability, not even 1, is exact in bfloat16 once it is times a scale.
-      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.2e-2;
+      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 5e-2 : 1.2e-2;
       std::vector<double> want = out;
       for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
       near(what, all, want, tolerance);
