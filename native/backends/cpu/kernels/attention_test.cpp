@@ -5,6 +5,8 @@ namespace anneal::cpu::test {
 namespace {
 
 void test_attention_cases(KvCache format) {
+  // The same numbers on every machine, however many kernel sets drew some before: tolerances are measured.
+  random_bits.seed(kSeed);
   struct Case {
     int head_dim, keys, rows, window = 0;
     float soft_cap = 0;
@@ -84,7 +86,7 @@ void test_attention_cases(KvCache format) {
         }
       }
       // With codes no probability, not even 1, is exact in bfloat16 once it is times a scale.
-      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 5e-2 : 1.2e-2;
+      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.2e-2;
       std::vector<double> want = out;
       for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
       near(what, all, want, tolerance);

@@ -20,7 +20,8 @@ using Floats = std::vector<float>;
 using model::KvCache;
 
 using anneal::checks, anneal::failures, anneal::expect;
-inline std::mt19937_64 random_bits(20240607);
+constexpr uint64_t kSeed = 20240607;
+inline std::mt19937_64 random_bits(kSeed);
 
 inline float normal() { return std::normal_distribution<float>()(random_bits); }
 inline Floats normals(size_t n, float scale = 1) {
