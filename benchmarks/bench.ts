@@ -18,8 +18,8 @@
  *
  * Results go to benchmarks/results/bench.md and bench.svg (of a GPU, bench-vulkan-0.md), `--print`: to the terminal only. Of every piece of work: the median
  * rate and its spread, processor seconds for 1,000 tokens, and what share of the bound anneal reaches. The bound is the sum over a
- * step's phases of the longer of reading their bytes and doing their operations, at the best rates that the machine was probed at during
- * the whole run: a shared machine changes its pace within seconds.
+ * step's phases of the longer of reading their bytes and doing their operations: at the better of the rates that the machine was probed
+ * at just before and after each run, and at the best ones of all. A shared machine changes its pace within seconds.
  */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -117,15 +117,20 @@ async function gpuProbe(): Promise<MachineRate> {
   return { bandwidth: bandwidth / 1e9, operations: (isFast ? matrixOperations : operations) / 1e9 };
 }
 
-/** The best that the machine was probed at. */
-const best = {
-  rate: { bandwidth: 0, operations: 0 } as MachineRate,
+const better = (a: MachineRate, b: MachineRate): MachineRate => ({
+  bandwidth: Math.max(a.bandwidth, b.bandwidth),
+  operations: Math.max(a.operations, b.operations),
+});
+
+/** What the machine was probed at: `best`, of all times. */
+const machineRate = {
+  best: { bandwidth: 0, operations: 0 } as MachineRate,
   run: null as (() => MachineRate | Promise<MachineRate>) | null,
-  async probe(): Promise<void> {
+  async probe(): Promise<MachineRate> {
     this.run ??= isGpu ? gpuProbe : machineProbe(folder, Number(threads), options.kernels);
-    const { bandwidth, operations } = await this.run();
-    this.rate.bandwidth = Math.max(this.rate.bandwidth, bandwidth);
-    this.rate.operations = Math.max(this.rate.operations, operations);
+    const rate = await this.run();
+    this.best = better(this.best, rate);
+    return rate;
   },
 };
 
@@ -165,8 +170,13 @@ async function measure(
   for (let round = 0; round < rounds; round++) {
     for (const [program, own] of runs) {
       try {
-        if (boundSeconds && program.name === "anneal") await best.probe();
-        own.push(await program.run(work));
+        if (!boundSeconds || program.name !== "anneal") {
+          own.push(await program.run(work));
+          continue;
+        }
+        const before = await machineRate.probe();
+        const run = await program.run(work);
+        own.push({ ...run, machine: better(before, await machineRate.probe()) });
       } catch (error) {
         runs.delete(program);
         say(`  ${what}: ${(error as Error).message.slice(0, 300)}`);
@@ -241,7 +251,7 @@ const computing = gpu
   : "";
 const name = isGpu ? `bench-${device.replace(":", "-")}${isFast ? "-fast" : ""}` : "bench";
 const machine = `${computing}${model}, ${availableParallelism()} processors, ${threads} threads used, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.versions.node}, ${process.platform}-${process.arch}`;
-const { bandwidth, operations } = best.rate;
+const { bandwidth, operations } = machineRate.best;
 const limits =
   bandwidth > 0
     ? [
@@ -254,7 +264,7 @@ const document = [
   `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
   "Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is.",
   [...notes, ...limits].join("\n"),
-  ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, best.rate)] : []),
+  ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, machineRate.best)] : []),
   scores.join("\n"),
   lines.map((line) => `- ${line}`).join("\n"),
 ].filter(Boolean);
@@ -262,6 +272,6 @@ if (options.print || options.kernels) console.log(document.join("\n\n"));
 else {
   const results = join(import.meta.dirname, "results", name);
   writeFileSync(`${results}.md`, `${document.join("\n\n")}\n`);
-  if (all.length > 0) writeFileSync(`${results}.svg`, chart(all, machine, best.rate));
+  if (all.length > 0) writeFileSync(`${results}.svg`, chart(all, machine, machineRate.best));
   say(`written: ${results}.md`);
 }

@@ -6,6 +6,7 @@ import { type ChildProcess, type ChildProcessByStdio, spawn } from "node:child_p
 import { readdirSync, readFileSync } from "node:fs";
 import { createInterface, type Interface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import type { MachineRate } from "../machineProbe.js";
 
 /** What a program says when it is ready. */
 export interface Ready {
@@ -21,6 +22,8 @@ export interface Run {
   seconds: number;
   /** Of the process and its children, meanwhile; null: not told by this system. */
   cpuSeconds: number | null;
+  /** What the machine did just before or after, the better of both, where it was probed. */
+  machine?: MachineRate;
 }
 
 export class Program {

@@ -23,6 +23,8 @@ export function median(values: readonly number[]): number {
 const short = (value: number): string =>
   value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 
+const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+
 interface Row {
   program: string;
   rate: number;
@@ -30,15 +32,22 @@ interface Row {
   fastest: number;
   /** Processor seconds for 1,000 tokens. */
   cpu: number | null;
+  /** Of what the machine allowed just then; null: it was not probed. */
+  share: number | null;
 }
 
 /** Tokens a second that the machine allows. */
 const boundRate = ({ boundSeconds, tokens }: Measured, machine: MachineRate): number | null =>
   boundSeconds && tokens / boundSeconds(machine);
 
-function rows({ results, tokens }: Measured): Row[] {
+function rows(measured: Measured): Row[] {
+  const { results, tokens } = measured;
   return results.map(({ program, runs }) => {
     const rates = runs.map(({ seconds }) => tokens / seconds);
+    const shares = runs.flatMap(({ seconds, machine }) => {
+      const bound = machine && boundRate(measured, machine);
+      return bound ? [tokens / seconds / bound] : [];
+    });
     const cpu = runs.flatMap(({ cpuSeconds }) => (cpuSeconds === null ? [] : [(1000 * cpuSeconds) / tokens]));
     return {
       program,
@@ -46,13 +55,15 @@ function rows({ results, tokens }: Measured): Row[] {
       slowest: Math.min(...rates),
       fastest: Math.max(...rates),
       cpu: cpu.length > 0 ? median(cpu) : null,
+      share: shares.length > 0 ? median(shares) : null,
     };
   });
 }
 
 /** A table in Markdown: tokens per second, unless the work says otherwise. */
 export function table(all: readonly Measured[], machine: MachineRate): string {
-  const head = "| | | per second | range | CPU s / 1,000 | anneal is faster by | less CPU by | of the bound |";
+  const head =
+    "| | | per second | range | CPU s / 1,000 | anneal is faster by | less CPU by | of the bound then | of the bound at best |";
   const lines = all.flatMap((one) => {
     const list = rows(one);
     const bound = boundRate(one, machine);
@@ -61,7 +72,7 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
       const isOurs = row === ours;
       const ratio = ours && !isOurs ? `${(ours.rate / row.rate).toFixed(2)}x` : "";
       const less = ours?.cpu && row.cpu && !isOurs ? `${(row.cpu / ours.cpu).toFixed(2)}x` : "";
-      const share = bound === null || !isOurs ? "" : `${((100 * row.rate) / bound).toFixed(0)} % of ${short(bound)}`;
+      const share = bound === null || !isOurs ? "" : `${percent(row.rate / bound)} of ${short(bound)}`;
       const cells = [
         i === 0 ? `${one.group}: ${one.what}` : "",
         row.program,
@@ -70,12 +81,13 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
         row.cpu === null ? "" : short(row.cpu),
         ratio,
         less,
+        row.share === null ? "" : percent(row.share),
         share,
       ];
       return `| ${cells.join(" | ")} |`;
     });
   });
-  return [head, "|---|---|---|---|---|---|---|---|", ...lines].join("\n");
+  return [head, "|---|---|---|---|---|---|---|---|---|", ...lines].join("\n");
 }
 
 const COLOURS: Record<string, string> = {
