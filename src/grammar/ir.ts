@@ -4,21 +4,27 @@
 /** Inclusive range of code points. */
 export type Range = readonly [low: number, high: number];
 
+/** Expressions that are numbered where they are encoded: a program writes each of them once. */
+interface Numbered {
+  /** Under which it was last encoded. */
+  number: number;
+}
+
 export type Expr =
   /** Matches "". */
   | { kind: "empty" }
   /** Matches nothing. */
   | { kind: "never" }
   /** One code point; ranges ascending, disjoint, without surrogates. */
-  | { kind: "chars"; ranges: readonly Range[] }
+  | ({ kind: "chars"; ranges: readonly Range[] } & Numbered)
   /** These bytes, each as the character of its number. */
   | { kind: "bytes"; bytes: string }
   /** One special token of the vocabulary, which is not text. */
   | { kind: "token"; id: number }
-  | { kind: "seq"; items: readonly Expr[] }
-  | { kind: "alt"; items: readonly Expr[] }
+  | ({ kind: "seq"; items: readonly Expr[] } & Numbered)
+  | ({ kind: "alt"; items: readonly Expr[] } & Numbered)
   /** `max` -1: without bound. */
-  | { kind: "repeat"; item: Expr; min: number; max: number }
+  | ({ kind: "repeat"; item: Expr; min: number; max: number } & Numbered)
   | { kind: "rule"; rule: number }
   /**
    * In JSON, right after the bracket that opens an array whose items differ, and right after each of its items: matches "", and
@@ -26,9 +32,11 @@ export type Expr =
    */
   | { kind: "mark"; mark: "opening" | "itemEnd" }
   /** What all items match; no rule may stand inside. */
-  | { kind: "and"; items: readonly Expr[] }
+  | ({ kind: "and"; items: readonly Expr[] } & Numbered)
   /** The valid UTF-8 strings that the item does not match; no rule may stand inside. */
-  | { kind: "not"; item: Expr };
+  | ({ kind: "not"; item: Expr } & Numbered);
+
+const NOT_NUMBERED = -1;
 
 export interface Grammar {
   rules: Expr[];
@@ -69,11 +77,20 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
   words.add(VERSION);
   words.add(grammar.start);
   words.add(grammar.rules.length);
-  const numbers = new Map<Expr, number>();
+  const firstNumber = nextNumber;
   // A stack of its own: expressions may be nested deeper than calls can be.
   const open: Expr[] = [...grammar.rules].reverse();
   for (let expr = open.pop(); expr !== undefined; expr = open.pop()) {
     switch (expr.kind) {
+      case "bytes":
+        words.add(OPS.bytes);
+        words.add(expr.bytes.length);
+        for (let i = 0; i < expr.bytes.length; i++) words.add(expr.bytes.charCodeAt(i));
+        continue;
+      case "rule":
+        words.add(OPS.rule);
+        words.add(expr.rule);
+        continue;
       case "empty":
         words.add(OPS.empty);
         continue;
@@ -84,36 +101,18 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
         words.add(OPS.token);
         words.add(expr.id);
         continue;
-      case "rule":
-        words.add(OPS.rule);
-        words.add(expr.rule);
-        continue;
       case "mark":
         words.add(OPS.mark);
         words.add(MARKS[expr.mark]);
         continue;
-      case "bytes":
-        words.add(OPS.bytes);
-        words.add(expr.bytes.length);
-        for (let i = 0; i < expr.bytes.length; i++) words.add(expr.bytes.charCodeAt(i));
-        continue;
     }
-    const number = numbers.get(expr);
-    if (number !== undefined) {
+    if (expr.number >= firstNumber) {
       words.add(OPS.same);
-      words.add(number);
+      words.add(expr.number - firstNumber);
       continue;
     }
-    numbers.set(expr, numbers.size);
+    expr.number = nextNumber++;
     switch (expr.kind) {
-      case "chars":
-        words.add(OPS.chars);
-        words.add(expr.ranges.length);
-        for (const [low, high] of expr.ranges) {
-          words.add(low);
-          words.add(high);
-        }
-        break;
       case "repeat":
         words.add(OPS.repeat);
         words.add(expr.min);
@@ -124,6 +123,14 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
         words.add(OPS.not);
         open.push(expr.item);
         break;
+      case "chars":
+        words.add(OPS.chars);
+        words.add(expr.ranges.length);
+        for (const range of expr.ranges) {
+          words.add(range[0]);
+          words.add(range[1]);
+        }
+        break;
       default:
         words.add(OPS[expr.kind]);
         words.add(expr.items.length);
@@ -133,8 +140,14 @@ export function encodeGrammar(grammar: Grammar): Int32Array {
   return words.all();
 }
 
+/** Goes on from one grammar to the next: smaller numbers are of earlier ones. */
+let nextNumber = 0;
+
+/** Where programs are written; one that is longer has memory of its own. */
+const kept = new Int32Array(65_536);
+
 class Words {
-  private words = new Int32Array(2048);
+  private words = kept;
   private count = 0;
 
   add(word: number): void {
@@ -159,51 +172,67 @@ export const ALL_TEXT: readonly Range[] = [
 
 export const EMPTY: Expr = { kind: "empty" };
 export const NEVER: Expr = { kind: "never" };
-export const ANY_CHARACTER: Expr = { kind: "chars", ranges: ALL_TEXT };
+export const ANY_CHARACTER: Expr = { kind: "chars", ranges: ALL_TEXT, number: NOT_NUMBERED };
 /** Any valid UTF-8 text. */
-export const ANY_TEXT: Expr = { kind: "repeat", item: ANY_CHARACTER, min: 0, max: -1 };
+export const ANY_TEXT: Expr = { kind: "repeat", item: ANY_CHARACTER, min: 0, max: -1, number: NOT_NUMBERED };
 
 /** This text. A lone surrogate, which UTF-8 does not have, matches nothing. */
 export function text(literal: string): Expr {
   if (literal === "") return EMPTY;
   for (let i = 0; i < literal.length; i++) {
     if (literal.charCodeAt(i) < 0x80) continue;
-    return /\p{Surrogate}/u.test(literal) ? NEVER : { kind: "bytes", bytes: Buffer.from(literal).toString("latin1") };
+    return literal.isWellFormed() ? { kind: "bytes", bytes: Buffer.from(literal).toString("latin1") } : NEVER;
   }
   return { kind: "bytes", bytes: literal };
 }
 
 /** One after the other; what is trivial is folded. */
 export function seq(...items: readonly Expr[]): Expr {
+  if (items.length > 1 && !isFoldable(items)) return { kind: "seq", items, number: NOT_NUMBERED };
   const kept: Expr[] = [];
-  const add = (inner: Expr) => {
-    if (inner.kind === "empty") return;
-    const last = kept.at(-1);
-    if (inner.kind !== "bytes" || last?.kind !== "bytes") kept.push(inner);
-    else kept[kept.length - 1] = { kind: "bytes", bytes: last.bytes + inner.bytes };
-  };
   for (const item of items) {
     if (item.kind === "never") return NEVER;
-    if (item.kind === "seq") for (const inner of item.items) add(inner);
-    else add(item);
+    if (item.kind === "seq") for (const inner of item.items) append(kept, inner);
+    else append(kept, item);
   }
   if (kept.length === 0) return EMPTY;
-  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
+  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept.slice(), number: NOT_NUMBERED };
+}
+
+function isFoldable(items: readonly Expr[]): boolean {
+  let isAfterBytes = false;
+  for (const { kind } of items) {
+    if (kind === "seq" || kind === "empty" || kind === "never" || (kind === "bytes" && isAfterBytes)) return true;
+    isAfterBytes = kind === "bytes";
+  }
+  return false;
+}
+
+/** To a sequence. */
+function append(kept: Expr[], item: Expr): void {
+  if (item.kind === "empty") return;
+  const last = kept.at(-1);
+  if (item.kind !== "bytes" || last?.kind !== "bytes") kept.push(item);
+  else kept[kept.length - 1] = { kind: "bytes", bytes: last.bytes + item.bytes };
 }
 
 /** One after the other, each kept as it is: what is part of many sequences is written once. */
 export function chain(...items: readonly Expr[]): Expr {
-  const kept: Expr[] = [];
-  for (const item of items) {
-    if (item.kind === "never") return NEVER;
-    if (item.kind !== "empty") kept.push(item);
+  let count = 0;
+  for (const { kind } of items) {
+    if (kind === "never") return NEVER;
+    if (kind !== "empty") count++;
   }
+  const kept = count === items.length ? items : items.filter(({ kind }) => kind !== "empty");
   if (kept.length === 0) return EMPTY;
-  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept };
+  return kept.length === 1 ? kept[0]! : { kind: "seq", items: kept, number: NOT_NUMBERED };
 }
 
 /** One of them; what is trivial is folded. */
 export function alt(...items: readonly Expr[]): Expr {
+  if (items.length > 1 && items.every(({ kind }) => kind !== "alt" && kind !== "never" && kind !== "empty")) {
+    return { kind: "alt", items, number: NOT_NUMBERED };
+  }
   const kept: Expr[] = [];
   let hasEmpty = false;
   const add = (inner: Expr) => {
@@ -216,7 +245,7 @@ export function alt(...items: readonly Expr[]): Expr {
     else add(item);
   }
   if (kept.length === 0) return NEVER;
-  return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept };
+  return kept.length === 1 ? kept[0]! : { kind: "alt", items: kept.slice(), number: NOT_NUMBERED };
 }
 
 /** That a grammar may ask for in so many words. */
@@ -226,7 +255,7 @@ export function repeat(item: Expr, min: number, max = -1): Expr {
   if (max !== -1 && max < min) return NEVER;
   if (max === 0 || item.kind === "empty") return EMPTY;
   if (item.kind === "never") return min === 0 ? EMPTY : NEVER;
-  return min === 1 && max === 1 ? item : { kind: "repeat", item, min, max };
+  return min === 1 && max === 1 ? item : { kind: "repeat", item, min, max, number: NOT_NUMBERED };
 }
 
 export function optional(item: Expr): Expr {
@@ -236,18 +265,18 @@ export function optional(item: Expr): Expr {
 /** One code point of these ranges, in any order and overlapping; surrogates are left out. */
 export function chars(...ranges: readonly Range[]): Expr {
   const clean = normalise(ranges);
-  return clean.length === 0 ? NEVER : { kind: "chars", ranges: clean };
+  return clean.length === 0 ? NEVER : { kind: "chars", ranges: clean, number: NOT_NUMBERED };
 }
 
 /** What all of them match. */
 export function and(...items: readonly Expr[]): Expr {
   if (items.some((item) => item.kind === "never")) return NEVER;
-  return items.length === 1 ? items[0]! : { kind: "and", items };
+  return items.length === 1 ? items[0]! : { kind: "and", items, number: NOT_NUMBERED };
 }
 
 /** The texts that `item` does not match. */
 export function not(item: Expr): Expr {
-  return item.kind === "never" ? ANY_TEXT : { kind: "not", item };
+  return item.kind === "never" ? ANY_TEXT : { kind: "not", item, number: NOT_NUMBERED };
 }
 
 /** Ascending, disjoint, not touching, without surrogates. */

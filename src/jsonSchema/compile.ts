@@ -122,30 +122,36 @@ class SchemaCompiler {
 
   /** A value that satisfies all of `nodes`. */
   private value(nodes: Conjunction): Expr {
+    if (nodes.length === 1) {
+      const node = this.withoutDetour(nodes[0]!);
+      if (typeof node.schema === "boolean") return node.schema ? this.json.value() : NEVER;
+      return this.known.get(node.id) ?? this.rule(node.id, [node]);
+    }
     const kept: SchemaNode[] = [];
     for (const node of nodes) {
       const target = this.withoutDetour(node);
       if (target.schema === false) return NEVER;
       if (target.schema !== true && !kept.includes(target)) kept.push(target);
     }
-    const [first] = kept;
-    if (first === undefined) return this.json.value();
-    const key = kept.length === 1 ? first.id : kept.map((node) => node.id).join(" ");
-    let expr = this.known.get(key);
-    if (expr === undefined) {
-      const rule = this.json.rules.reserve();
-      this.known.set(key, rule);
-      this.waiting.push({ nodes: kept, rule });
-      expr = rule;
-    }
-    return expr;
+    if (kept.length === 0) return this.json.value();
+    const key = kept.length === 1 ? kept[0]!.id : kept.map((node) => node.id).join(" ");
+    return this.known.get(key) ?? this.rule(key, kept);
+  }
+
+  /** Written when those that wait are. */
+  private rule(key: number | string, nodes: Conjunction): Expr {
+    const rule = this.json.rules.reserve();
+    this.known.set(key, rule);
+    this.waiting.push({ nodes, rule });
+    return rule;
   }
 
   /** Follows what is nothing but a reference, so that its target is compiled once. */
   private withoutDetour(node: SchemaNode): SchemaNode {
+    let keyword = onlyAssertion(node);
+    if (keyword !== "$ref" && keyword !== "allOf") return node;
     const seen: SchemaNode[] = [];
-    for (let at = node; !seen.includes(at); ) {
-      const keyword = onlyAssertion(at);
+    for (let at = node; !seen.includes(at); keyword = onlyAssertion(at)) {
       if (keyword !== "$ref" && keyword !== "allOf") return at;
       spend(REFERENCE_COST);
       seen.push(at);

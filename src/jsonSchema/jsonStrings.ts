@@ -77,7 +77,7 @@ function exactly(count: number): Expr {
 /** This text as a JSON string. */
 export function spelledText(literal: string): Expr {
   // A lone surrogate is no text.
-  return /\p{Surrogate}/u.test(literal) ? NEVER : text(JSON.stringify(literal));
+  return literal.isWellFormed() ? text(JSON.stringify(literal)) : NEVER;
 }
 
 /**

@@ -263,7 +263,7 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
     }
     return {
       node,
-      properties: new Set(keysOf(node, "properties")),
+      properties: keysOf(node, "properties"),
       patterns: keysOf(node, "patternProperties"),
       named: node.named,
       others: schema.additionalProperties === undefined ? [] : [document.child(node, "additionalProperties")],
@@ -285,25 +285,34 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
     for (const { node, properties, patterns: own, others, named } of parts) {
       spend(2 + own.length);
       const before = all.length;
-      if (name !== null && properties.has(name)) all.push(document.child(node, "properties", name));
+      if (
+        name !== null &&
+        properties.length > 0 &&
+        Object.hasOwn((node.schema as JsonObject).properties as object, name)
+      ) {
+        all.push(document.child(node, "properties", name));
+      }
       for (const one of own) if (matched.has(one)) all.push(document.child(node, "patternProperties", one));
       if (all.length === before) all.push(...others);
       if (name !== null && named?.name === name) all.push(named.value);
     }
-    return all;
+    // A list that grew has room for more.
+    return all.length === 1 ? [all[0]!] : all;
   };
   const searchOf = (pattern: string) =>
     patternSearch(parts.find((part) => part.patterns.includes(pattern))!.node, pattern);
   const matchedBy = (name: string) =>
     patterns.length === 0 ? NONE : new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
+  const describe = (name: string, declared: boolean): ObjectShape["named"][number] => {
+    const matched = matchedBy(name);
+    const isForbidden = isClosed && matched.size === 0 && !declared;
+    const value = isForbidden ? null : conjunctionOf(name, matched);
+    return { name, value, required: required.has(name), declared };
+  };
+  const named = Array.from(names, (name) => describe(name, true));
+  for (const name of required) if (!names.has(name)) named.push(describe(name, false));
   return {
-    named: Array.from(new Set([...names, ...required]), (name) => {
-      const matched = matchedBy(name);
-      const declared = names.has(name);
-      const isForbidden = isClosed && matched.size === 0 && !declared;
-      const value = isForbidden ? null : conjunctionOf(name, matched);
-      return { name, value, required: required.has(name), declared };
-    }),
+    named,
     patterns: patterns.map((pattern) => ({ pattern, search: searchOf(pattern) })),
     additional: (matched) => (isClosed && matched.size === 0 ? null : conjunctionOf(null, matched)),
     names: nodes.flatMap((node) =>

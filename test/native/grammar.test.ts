@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AnnealError } from "../../src/errors.js";
-import { alt, chars, encodeGrammar, type Grammar, repeat, seq, text } from "../../src/grammar/ir.js";
+import { alt, chars, encodeGrammar, type Grammar, not, repeat, seq, text } from "../../src/grammar/ir.js";
 import {
   compileGrammar,
   type DeviceModel,
@@ -142,7 +142,7 @@ describe("a matcher", () => {
     [
       "grammar_too_complex",
       "budgets.states",
-      grammar({ kind: "not", item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 30, 30)) }),
+      grammar(not(seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 30, 30)))),
     ],
     ["invalid_grammar", "program", Int32Array.of(1, 0, 1)],
     ["invalid_grammar", "program", Int32Array.of(1, 0, 1, 4, END)],
@@ -153,10 +153,7 @@ describe("a matcher", () => {
   });
 
   it("keeps the budget of time", async () => {
-    const program = grammar({
-      kind: "not",
-      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40)),
-    });
+    const program = grammar(not(seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40))));
     const error = await failure(() =>
       compileGrammar(vocabulary, program, { milliseconds: 30, states: 1e8, bytes: 1e12 }),
     );
@@ -165,10 +162,7 @@ describe("a matcher", () => {
 
   describe("compiling for many", () => {
     /** Hours of work. */
-    const endless = grammar({
-      kind: "not",
-      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40)),
-    });
+    const endless = grammar(not(seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 40, 40))));
     const unbounded = { milliseconds: 600_000, states: 1e8, bytes: 1e12 };
     const reason = new Error("no longer needed");
 
@@ -281,10 +275,7 @@ describe("a matcher", () => {
   });
 
   it("ends with its worker thread, in the middle of compiling too", async () => {
-    const program = grammar({
-      kind: "not",
-      item: seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 18, 18)),
-    });
+    const program = grammar(not(seq(repeat(chars([97, 98]), 0), text("a"), repeat(chars([97, 98]), 18, 18))));
     const worker = new Worker(
       `const { workerData, parentPort } = require("node:worker_threads");
        const { createRequire } = require("node:module");
