@@ -13,7 +13,15 @@ import { withoutSpellings } from "../json.js";
 import { arrayExpr, countedArrayExpr } from "./arrays.js";
 import { ASSERTIONS } from "./assertions.js";
 import { Branches } from "./branches.js";
-import { asFraction, commonMultiple, compareDecimals, isInteger, shifted, toDecimal } from "./decimals.js";
+import {
+  asFraction,
+  commonMultiple,
+  compareDecimals,
+  type Decimal,
+  isInteger,
+  shifted,
+  toDecimal,
+} from "./decimals.js";
 import { isObject, type MemberCondition, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
@@ -95,6 +103,7 @@ class SchemaCompiler {
   /** By name and value. */
   private readonly namedMembers = new Map<string, Map<Expr, Expr>>();
   private readonly otherNames = new Map<string, Expr>();
+  private readonly numbers = new Map<string, Expr>();
   private readonly comma: Separator;
   private freeSets = 0;
   private readonly waiting: { nodes: Conjunction; rule: Extract<Expr, { kind: "rule" }> }[] = [];
@@ -231,13 +240,29 @@ class SchemaCompiler {
     return alt(...parts);
   }
 
-  private numbersBetween(
+  /** One expression for the same numbers, whatever else is asked of a value. */
+  private numbersBetween(low: Bound | null, high: Bound | null, shape: TypeShape, numbers: NumberShape): Expr {
+    const { integer, fractional } = shape;
+    const steps = numbers.steps.map(({ step }) => decimalKey(step));
+    const excludedSteps = numbers.excludedSteps.map(({ step }) => step);
+    const key = `${integer} ${fractional} ${boundKey(low)} ${boundKey(high)} ${steps} ${excludedSteps}`;
+    let expr = this.numbers.get(key);
+    if (expr === undefined) {
+      expr = this.newNumbersBetween(low, high, shape, numbers);
+      this.numbers.set(key, expr);
+    }
+    return expr;
+  }
+
+  private newNumbersBetween(
     low: Bound | null,
     high: Bound | null,
     { integer, fractional }: TypeShape,
     { steps, excludedSteps }: NumberShape,
   ): Expr {
     if (steps.length + excludedSteps.length === 0) {
+      // Without bounds they are one automaton in every grammar.
+      if (fractional && low === null && high === null) return this.json.rules.add(fractionalRange(low, high));
       if (fractional) return fractionalRange(low, high);
       return integer ? integerRange(low && lowestInteger(low), high && highestInteger(high)) : numberRange(low, high);
     }
@@ -461,6 +486,14 @@ class SchemaCompiler {
     }
     return members.length === 0 ? null : alt(...members);
   }
+}
+
+function decimalKey({ negative, digits, exponent }: Decimal): string {
+  return `${negative ? "-" : ""}${digits}e${exponent}`;
+}
+
+function boundKey(bound: Bound | null): string {
+  return bound === null ? "none" : `${decimalKey(bound.value)}${bound.inclusive ? "" : " excluded"}`;
 }
 
 function isExcluded(branch: Branch, value: Scalar): boolean {

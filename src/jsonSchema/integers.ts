@@ -5,6 +5,7 @@
 import { ExprCache } from "../grammar/exprCache.js";
 import { alt, and, EMPTY, type Expr, NEVER, not, optional, repeat, seq, text } from "../grammar/ir.js";
 import {
+  ANY_DIGITS,
   type Bound,
   bySign,
   DIGIT,
@@ -51,13 +52,20 @@ export function fractionalRange(low: Bound | null, high: Bound | null): Expr {
 }
 
 function newFractional(): Expr {
+  const parts = new FractionalParts();
   const [, belowOne] = farFromIntegers(2 ** (-1 - PRECISION));
   const small = seq(text("0."), and(digitsAtLeast("", false, true), digitsAtMost(belowOne, true, true)));
-  // Between 2^n and 2^(n+1), what is closer than 2^(n-53) to an integer is rounded to it.
+  // Between 2^n and 2^(n+1), what is closer than 2^(n-53) to an integer is rounded to it: the more, the larger n is, so that
+  // smaller numbers may be there again.
   const others = Array.from({ length: PRECISION - 1 }, (_, n) => {
-    const [low, high] = farFromIntegers(2 ** (n - PRECISION));
-    const whole = naturalRange(2n ** BigInt(n), 2n ** BigInt(n + 1) - 1n);
-    return seq(whole, text("."), and(digitsAtLeast(low, true, true), digitsAtMost(high, true, true)));
+    const most = String(2n ** BigInt(n + 1) - 1n);
+    const isLonger = most.length > String(2n ** BigInt(n)).length;
+    const shorter = isLonger ? parts.wholeAtMost("9".repeat(most.length - 1)) : NEVER;
+    return seq(
+      alt(shorter, parts.wholeAtMost(most)),
+      text("."),
+      parts.fraction(...farFromIntegers(2 ** (n - PRECISION))),
+    );
   });
   const mantissa = (places: number) => seq(digits(1, 9), optional(seq(text("."), repeat(DIGIT, 1, places))));
   const scientific = alt(
@@ -65,6 +73,57 @@ function newFractional(): Expr {
     and(seq(mantissa(CERTAIN_DIGITS - 1), exponents(-1, null)), not(unsignedWithPlaces(0, CERTAIN_DIGITS - 1, ZEROS))),
   );
   return seq(optional(text("-")), alt(small, ...others, scientific));
+}
+
+/** What several parts end with is one expression. */
+class FractionalParts {
+  private readonly known = new ExprCache(Number.POSITIVE_INFINITY);
+
+  /** As many digits as `most` has, the first not zero, that come to at most that. */
+  wholeAtMost(most: string): Expr {
+    return this.before(most, 1, (rest) => this.digitsAtMost(rest));
+  }
+
+  private digitsAtMost(most: string): Expr {
+    return this.known.get(`whole ${most}`, () => {
+      if (/^9*$/.test(most)) return repeat(DIGIT, most.length, most.length);
+      return this.before(most, 0, (rest) => this.digitsAtMost(rest));
+    });
+  }
+
+  private before(most: string, from: number, then: (rest: string) => Expr): Expr {
+    const [digit, rest] = [Number(most[0]), most.slice(1)];
+    const smaller = this.known.get(`${from} ${digit} ${rest.length}`, () =>
+      digit > from ? seq(digits(from, digit - 1), repeat(DIGIT, rest.length, rest.length)) : NEVER,
+    );
+    return alt(smaller, seq(text(most[0]!), then(rest)));
+  }
+
+  /** Digits after the point from `low` to `high`, which begin with 0 and 9, or have one digit. */
+  fraction(low: string, high: string): Expr {
+    if (low.length === 1) return and(digitsAtLeast(low, true, true), digitsAtMost(high, true, true));
+    return alt(
+      seq(text("0"), this.atLeast(low.slice(1))),
+      seq(digits(1, 8), ANY_DIGITS),
+      seq(text("9"), this.atMost(high.slice(1))),
+    );
+  }
+
+  private atLeast(low: string): Expr {
+    return this.known.get(`least ${low}`, () =>
+      low.length === 1
+        ? digitsAtLeast(low, true, false)
+        : alt(seq(digits(1, 9), ANY_DIGITS), seq(text("0"), this.atLeast(low.slice(1)))),
+    );
+  }
+
+  private atMost(high: string): Expr {
+    return this.known.get(`most ${high}`, () =>
+      high.length === 1
+        ? digitsAtMost(high, true, false)
+        : alt(EMPTY, seq(digits(0, 8), ANY_DIGITS), seq(text("9"), this.atMost(high.slice(1)))),
+    );
+  }
 }
 
 /** Digits after the point between which numbers are at least this far from integers. */

@@ -51,7 +51,7 @@ export interface Bound {
 }
 
 const knownExponents = new ExprCache(1024);
-const ANY_DIGITS = repeat(DIGIT, 0);
+export const ANY_DIGITS = repeat(DIGIT, 0);
 const ANY_FRACTION = optional(seq(text("."), repeat(DIGIT, 1)));
 const EXPONENT_MARK = chars([0x45, 0x45], [0x65, 0x65]);
 /** Numbers of a smaller one may be read as zero. */
