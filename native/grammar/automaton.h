@@ -35,7 +35,8 @@ class Automaton {
     return {symbols_.data() + from, states_[size_t(state)].symbols - from};
   }
 
-  size_t edge_count() const { return edges_.size(); }
+  // Of all states, one after the other.
+  std::span<const ByteEdge> edges() const { return edges_; }
   bool has_symbols() const { return !symbols_.empty(); }
   size_t memory() const {
     return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) +

@@ -4,7 +4,7 @@
 
 namespace anneal::grammar {
 
-Automaton Determinizer::run(const Nfa& nfa, int32_t start, int32_t accept) {
+void Determinizer::run(const Nfa& nfa, int32_t start, int32_t accept, Automaton& out) {
   nfa_ = &nfa, accept_ = accept;
   // Rounds go on from one automaton to the next: what was seen before was seen in an earlier one.
   if (seen_.size() < size_t(nfa.size())) seen_.resize(size_t(nfa.size()), 0);
@@ -14,7 +14,7 @@ Automaton Determinizer::run(const Nfa& nfa, int32_t start, int32_t accept) {
   add(start);
   number();
   for (uint32_t i = 0; i < sets_.size(); ++i) close(i);
-  return minimizer_.run(out_);
+  minimizer_.run(out_, out);
 }
 
 // Collects the states that silent steps reach; of these only such with arcs of their own, or the accepting one,

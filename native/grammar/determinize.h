@@ -53,7 +53,12 @@ class Determinizer {
   explicit Determinizer(Spending& spending) : spending_(spending), minimizer_(spending) {}
 
   // Minimal and numbered in the order of a breadth-first visit: equal languages give equal automata.
-  Automaton run(const Nfa& nfa, int32_t start, int32_t accept);
+  void run(const Nfa& nfa, int32_t start, int32_t accept, Automaton& out);
+  Automaton run(const Nfa& nfa, int32_t start, int32_t accept) {
+    Automaton out;
+    run(nfa, start, accept, out);
+    return out;
+  }
 
  private:
   struct Step {

@@ -121,8 +121,15 @@ bool ExpressionWeights::matches_something(int32_t node) const {
 // Rules that neither are nor use recursive ones, each after those it uses.
 std::vector<int32_t> ExpressionWeights::settled() const {
   const size_t n = program_.rules.size();
-  std::vector<std::vector<int32_t>> users(n);
-  std::vector<int32_t> waiting(n, 0);
+  struct Use {
+    int32_t waiting = 0;      // for so many rules it uses
+    int32_t first_user = -1;  // of those that use it, in `users`
+  };
+  struct User {
+    int32_t rule, next;
+  };
+  std::vector<Use> uses(n);
+  std::vector<User> users;
   std::vector<bool> reached(n, false);
   std::vector<int32_t> seen(size_t(e_.size()), -1), work, ready;
   std::vector<int32_t> rules{program_.start};
@@ -138,17 +145,18 @@ std::vector<int32_t> ExpressionWeights::settled() const {
       spending_.tick();
       if (e_[node].op == Op::rule) {
         const int32_t used = e_[node].a;
-        users[size_t(used)].push_back(rule), ++waiting[size_t(rule)];
+        users.push_back({rule, uses[size_t(used)].first_user}), ++uses[size_t(rule)].waiting;
+        uses[size_t(used)].first_user = int32_t(users.size()) - 1;
         if (!reached[size_t(used)]) reached[size_t(used)] = true, rules.push_back(used);
       } else if (e_.has_operand_nodes(node)) {
         for (int32_t item : e_.operands(node)) work.push_back(item);
       }
     }
-    if (waiting[size_t(rule)] == 0) ready.push_back(rule);
+    if (uses[size_t(rule)].waiting == 0) ready.push_back(rule);
   }
   for (size_t i = 0; i < ready.size(); ++i)
-    for (int32_t user : users[size_t(ready[i])])
-      if (--waiting[size_t(user)] == 0) ready.push_back(user);
+    for (int32_t at = uses[size_t(ready[i])].first_user; at >= 0; at = users[size_t(at)].next)
+      if (--uses[size_t(users[size_t(at)].rule)].waiting == 0) ready.push_back(users[size_t(at)].rule);
   return ready;
 }
 

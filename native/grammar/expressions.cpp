@@ -183,10 +183,10 @@ class Reader {
       case Op::empty:
       case Op::never: return {e.make(Op(op)), 0};
       case Op::bytes: {
-        std::vector<int32_t> bytes(count(1));
-        for (int32_t& byte : bytes)
-          if (byte = next(); byte < 0 || byte > 255) fail("has a byte that is not 0 to 255");
-        return {e.make(Op::bytes, bytes), 0};
+        const size_t n = count(1), begin = at_;
+        for (size_t i = 0; i < n; ++i)
+          if (const int32_t byte = next(); byte < 0 || byte > 255) fail("has a byte that is not 0 to 255");
+        return {e.make(Op::bytes, program_.subspan(begin, n)), 0};
       }
       case Op::token: {
         const int32_t id = next();

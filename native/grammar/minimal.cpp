@@ -169,10 +169,10 @@ Partition refined(const Automaton& a, const std::vector<int32_t>& kept, Spending
 // The automaton of blocks of states, numbered as a breadth-first visit meets them. `block` of a state that goes: -1.
 // `order`, `block_number`: scratch.
 template <class Block>
-Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block, std::vector<int32_t>& order,
-                     std::vector<int32_t>& block_number) {
-  Automaton out;
-  out.expect(blocks, std::min(a.edge_count(), size_t(blocks) * 2));
+void renumber(const Automaton& a, int32_t blocks, Block&& block, std::vector<int32_t>& order,
+              std::vector<int32_t>& block_number, Automaton& out) {
+  out.clear();
+  out.expect(blocks, std::min(a.edges().size(), size_t(blocks) * 2));
   order.clear(), block_number.assign(size_t(blocks), -1);
   const auto visit = [&](int32_t old) {
     int32_t& known = block_number[block(old)];
@@ -188,7 +188,6 @@ Automaton renumbered(const Automaton& a, int32_t blocks, Block&& block, std::vec
       if (block(e.to) >= 0) out.symbol_edge(e.symbol, visit(e.to));
     out.close_state(a.accepts(s));
   }
-  return out;
 }
 
 }  // namespace
@@ -201,7 +200,9 @@ Automaton trimmed(const Automaton& a) {
   std::vector<int32_t> number(a.size(), -1);
   for (size_t i = 0; i < kept.size(); ++i) number[kept[i]] = int32_t(i);
   std::vector<int32_t> order, block_number;
-  return renumbered(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; }, order, block_number);
+  Automaton out;
+  renumber(a, int32_t(kept.size()), [&](int32_t s) { return number[s]; }, order, block_number, out);
+  return out;
 }
 
 int32_t Minimizer::block_of(const Automaton& a, int32_t s) {
@@ -225,9 +226,9 @@ int32_t Minimizer::block_of(const Automaton& a, int32_t s) {
   return int32_t(blocks_.intern(words_));
 }
 
-Automaton Minimizer::run(const Automaton& a) {
+void Minimizer::run(const Automaton& a, Automaton& out) {
   const int32_t n = a.size();
-  if (n == 0) return {};
+  if (n == 0) return out.clear();
   // States that no cycle leads to, each before those it leads to itself.
   ahead_.clear(), waiting_.assign(size_t(n), 0);
   const auto each_next = [&](int32_t s, auto&& use) {
@@ -256,9 +257,11 @@ Automaton Minimizer::run(const Automaton& a) {
     }
   }
   for (size_t i = ahead_.size(); i-- > 0;) block_[ahead_[i]] = block_of(a, ahead_[i]);
-  if (block_[0] < 0) return {};
-  if (int32_t(blocks_.size()) == n) return a;
-  return renumbered(a, int32_t(blocks_.size()), [&](int32_t s) { return block_[s]; }, order_, number_);
+  if (block_[0] < 0) return out.clear();
+  if (int32_t(blocks_.size()) == n)
+    out = a;
+  else
+    renumber(a, int32_t(blocks_.size()), [&](int32_t s) { return block_[s]; }, order_, number_, out);
 }
 
 }  // namespace anneal::grammar

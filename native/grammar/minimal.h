@@ -13,7 +13,12 @@ namespace anneal::grammar {
 class Minimizer {
  public:
   explicit Minimizer(Spending& spending) : spending_(spending) {}
-  Automaton run(const Automaton& automaton);
+  void run(const Automaton& automaton, Automaton& out);
+  Automaton run(const Automaton& automaton) {
+    Automaton out;
+    run(automaton, out);
+    return out;
+  }
 
  private:
   int32_t block_of(const Automaton& automaton, int32_t state);

@@ -46,7 +46,7 @@ class NetworkBuilder {
     net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
     // Each may add to them.
-    for (size_t i = 0; i < callees_.size(); ++i) add_rule(*rule_automaton(callees_[i].node, callees_[i].owner));
+    for (size_t i = 0; i < callees_.size(); ++i) add_rule(rule_automaton(callees_[i].node, callees_[i].owner));
     add_marks();
     order_rules();
     // It is kept long after it is made.
@@ -335,11 +335,19 @@ class NetworkBuilder {
     return e_[node].op == Op::alt && e_[node].count >= kManyWords && std::ranges::all_of(e_.operands(node), is_word);
   }
 
-  Shared rule_automaton(int32_t node, int32_t owner) {
-    if (e_[node].op == Op::both || e_[node].op == Op::negate) return shared_regular(node);
-    if (!e_[node].regular || weights_.weight(node) < kKept)
-      return std::make_shared<const Automaton>(deterministic_rule(node, owner));
-    // Kept with the numbers that the key gives to what it calls.
+  // Good until the next one.
+  const Automaton& rule_automaton(int32_t node, int32_t owner) {
+    if (e_[node].op == Op::both || e_[node].op == Op::negate) return regular(node);
+    if (e_[node].regular && weights_.weight(node) >= kKept) {
+      kept_rule_ = kept_rule_automaton(node, owner);
+      return *kept_rule_;
+    }
+    make_deterministic(node, owner, made_rule_);
+    return made_rule_;
+  }
+
+  // Kept with the numbers that the key gives to what it calls.
+  Shared kept_rule_automaton(int32_t node, int32_t owner) {
     auto& known = KnownAutomata::instance();
     const auto [key, nodes] = spelled_out('r', node);
     if (const auto found = known.find(key)) {
@@ -347,7 +355,8 @@ class NetworkBuilder {
       return with_symbols(found->automaton, [&](int32_t symbol) { return callee(nodes[size_t(symbol)], owner); });
     }
     const auto before = spending_.spent();
-    const auto made = std::make_shared<const Automaton>(deterministic_rule(node, owner));
+    const auto made = std::make_shared<Automaton>();
+    make_deterministic(node, owner, *made);
     for (size_t i = 0; i < nodes.size(); ++i) numbers_[size_t(nodes[i])] = int32_t(i);
     known.keep(key, {with_symbols(made, [&](int32_t symbol) { return numbers_[size_t(callees_[size_t(symbol)].node)]; }),
                      spending_.spent() - before});
@@ -370,19 +379,28 @@ class NetworkBuilder {
     return out;
   }
 
-  Automaton deterministic_rule(int32_t node, int32_t owner) {
+  void make_deterministic(int32_t node, int32_t owner, Automaton& out) {
     rule_.clear();
     const int32_t start = rule_.state(), accept = rule_.state();
     expand(rule_, node, start, accept, true, &owner);
-    return determinizer_.run(rule_, start, accept);
+    determinizer_.run(rule_, start, accept, out);
   }
 
   void add_rule(const Automaton& automaton) {
     const int32_t base = net_.size();
     net_.rules_.push_back({base, 0});
+    const auto edges = automaton.edges();
+    const size_t first = net_.edges_.size();
+    net_.edges_.resize(first + edges.size());
+    for (size_t i = 0; i < edges.size(); ++i)
+      net_.edges_[first + i] = {edges[i].lo, edges[i].hi, base + edges[i].to};
+    net_.states_.resize(size_t(base) + size_t(automaton.size()));
+    size_t past = first;
     for (int32_t s = 0; s < automaton.size(); ++s) {
-      for (auto& edge : automaton.edges(s)) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
-      for (auto& edge : automaton.symbols(s)) {
+      const auto own = automaton.edges(s).size();
+      past += own;
+      const auto symbols = automaton.symbols(s);
+      for (auto& edge : symbols) {
         if (edge.symbol < kMarkSymbols + kMarks)
           marks_.push_back({edge.symbol - kMarkSymbols, base + s, base + edge.to});
         else if (edge.symbol < 0)
@@ -390,9 +408,9 @@ class NetworkBuilder {
         else
           net_.calls_.push_back({edge.symbol, base + edge.to});
       }
-      const bool leads_on = !automaton.edges(s).empty() || !automaton.symbols(s).empty();
-      net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
-                              automaton.accepts(s), automaton.accepts(s) && !leads_on});
+      const bool accepts = automaton.accepts(s), leads_on = own > 0 || !symbols.empty();
+      net_.states_[size_t(base + s)] = {uint32_t(past), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
+                                        accepts, accepts && !leads_on};
     }
   }
 
@@ -447,7 +465,9 @@ class NetworkBuilder {
   Expressions& e_;
   Spending& spending_;
   Determinizer determinizer_;
-  Nfa rule_;                      // scratch of deterministic_rule()
+  Nfa rule_;                      // scratch of make_deterministic()
+  Automaton made_rule_;           // scratch of rule_automaton(), as is the next
+  Shared kept_rule_;
   std::vector<Shared> parts_;     // by node
   std::vector<int32_t> numbers_;  // scratch of spelled_out()
   ExpressionWeights weights_;     // made of parts
