@@ -148,7 +148,7 @@ ANNEAL_INLINE void softmax_rows(const AttentionTask& t, float factor, int block,
     }
     float *sums = state.sums + r * kLanes, *out = state.out + int64_t(r) * width;
     store(sums, fma(load(sums), shrunk, (p[0] + p[1]) + (p[2] + p[3])));
-    if (!fresh)
+    if (!fresh && shrink[i] != 1)
       for (int d = 0; d < width; d += kLanes) store(out + d, load(out + d) * shrunk);
   }
 }

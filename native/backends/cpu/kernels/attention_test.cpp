@@ -225,6 +225,40 @@ void test_attention_gradient() {
       "attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
 }
 
+// More rows and blocks than gradients take up at a time: cut as they may be, on every set, the same bits.
+void test_long_gradient(KvCache format) {
+  const int hd = 40, keys = 600, rows = 330;
+  const float scale = 0.2f;
+  for (DType type : {DType::f32, DType::bf16})
+    for (int window : {0, 90}) {
+      const Floats key = normals(keys * hd), value = normals(keys * hd), q = normals(rows * hd),
+                   dout = normals(rows * hd);
+      const std::string what = std::string("long gradient of attention ") + name(type) + (window ? " in a window" : "");
+      same_everywhere(type, what, [&](const Kernels& k) {
+        Cache cache(k, hd, keys, key, value, format);
+        cache.sight.window = window;
+        std::vector<int32_t> positions;
+        for (int r = 0; r < rows; r++) positions.push_back(keys - rows + r);
+        Floats forward, lse;
+        for (int r = 0; r < rows; r += kAttentionRows) {
+          const int end = std::min(rows, r + kAttentionRows);
+          const Floats some = cache.attend(Floats(&q[r * hd], &q[r * hd] + (end - r) * hd),
+                                           {positions.begin() + r, positions.begin() + end}, scale);
+          forward.insert(forward.end(), some.begin(), some.end() - (end - r));
+          lse.insert(lse.end(), some.end() - (end - r), some.end());
+        }
+        forward.insert(forward.end(), lse.begin(), lse.end());
+        const Floats back = cache.backward(q, positions, scale, forward, dout);
+        for (int most_rows : {64, 192})
+          for (int most_blocks : {1, 3})
+            expect(!std::memcmp(cache.backward(q, positions, scale, forward, dout, most_rows, most_blocks).data(),
+                                back.data(), back.size() * sizeof(float)),
+                   what + ": cutting it changes the bits");
+        return back;
+      });
+    }
+}
+
 // Pages of codes: what has no code, and what is not seen.
 void test_int8_pages() {
   const int hd = 24, keys = 64;
@@ -268,7 +302,8 @@ void test_int8_pages() {
 }  // namespace
 
 void test_attention() {
-  for (KvCache format : {KvCache::exact, KvCache::int8}) test_attention_cases(format), test_heads_together(format);
+  for (KvCache format : {KvCache::exact, KvCache::int8})
+    test_attention_cases(format), test_heads_together(format), test_long_gradient(format);
   test_attention_gradient();
   test_int8_pages();
 }

@@ -69,6 +69,20 @@ template <class T> void unpack(const void* from, int n, int k, float* dst, int64
   }
 }
 
+// dst[n][ld] <- whole panels, `panel` elements apart, bit by bit; rows are written in whole blocks of 32-bit elements.
+template <class T> void unpack_rows(const T* panels, int64_t panel, int n, int k, T* dst, int64_t ld) {
+  constexpr int wide = kLanes * kStep<T>;
+  for (int n0 = 0; n0 < n; n0 += kLanes, panels += panel, dst += kLanes * ld)
+    for (int k0 = 0; k0 < k; k0 += wide) {
+      I32x16 block[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; i++) block[i] = load_int(panels + int64_t(k0) * kLanes + i * kStep<T> * kLanes);
+      transpose16(block);
+#pragma GCC unroll 16
+      for (int r = 0; r < kLanes; r++) store_int(dst + r * ld + k0, block[r]);
+    }
+}
+
 // One step of k for 16 outputs, from rows of src^T.
 template <class S, class Lanes>
 ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lanes, float* to) {
@@ -116,18 +130,24 @@ ANNEAL_INLINE void transpose_block(const bf16* from, int k_left, int n_left, bf1
 // Panels ahead of the one whose piece is transposed: pieces lie a panel apart, which no processor fetches ahead of.
 constexpr int kTransposeAhead = 4;
 
-// out <- panels of W^T with outputs col0 .. col0 + cols and reduction n0 .. n0 + rows.
+// out <- panels of W^T, `out_panel` elements apart, with outputs col0 .. col0 + cols and reduction n0 .. n0 + rows.
 template <class T>
-void transpose_panels(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out) {
-  (void)n;
+void transpose_panels_into(const void* panels, int k, int col0, int cols, int n0, int rows, void* out,
+                           int64_t out_panel) {
   const T* from = (const T*)panels + n0 / kLanes * panel_size<T>(k) + int64_t(col0) * kLanes;
   const int64_t ahead = kTransposeAhead * panel_size<T>(k), piece = int64_t(cols) * kLanes;
   for (int r = 0; r < rows; r += kLanes, from += panel_size<T>(k)) {
     for (int64_t at = 0; at < piece; at += 64 / int64_t(sizeof(T))) prefetch(from + ahead + at);
     T* to = (T*)out + int64_t(r) * kLanes;
-    for (int c = 0; c < cols; c += kLanes, to += panel_size<T>(rows))
+    for (int c = 0; c < cols; c += kLanes, to += out_panel)
       transpose_block(from + int64_t(c) * kLanes, k - col0 - c, rows - r, to);
   }
+}
+
+template <class T>
+void transpose_panels(const void* panels, int n, int k, int col0, int cols, int n0, int rows, void* out) {
+  (void)n;
+  transpose_panels_into<T>(panels, k, col0, cols, n0, rows, out, panel_size<T>(rows));
 }
 
 // Row id of W as float32.
