@@ -35,8 +35,7 @@ class Automaton {
     return {symbols_.data() + from, states_[size_t(state)].symbols - from};
   }
 
-  // Of all states, one after the other.
-  std::span<const ByteEdge> edges() const { return edges_; }
+  size_t edge_count() const { return edges_.size(); }
   bool has_symbols() const { return !symbols_.empty(); }
   size_t memory() const {
     return states_.capacity() * sizeof(State) + edges_.capacity() * sizeof(ByteEdge) +
@@ -45,6 +44,13 @@ class Automaton {
 
   // Building. About so many states and edges are to come.
   void expect(int32_t states, size_t edges) { states_.reserve(size_t(states)), edges_.reserve(edges); }
+  // States of `other` after those there are; where they lead keeps its numbers.
+  void append(const Automaton& other) {
+    const auto edges = uint32_t(edges_.size()), symbols = uint32_t(symbols_.size());
+    edges_.insert(edges_.end(), other.edges_.begin(), other.edges_.end());
+    symbols_.insert(symbols_.end(), other.symbols_.begin(), other.symbols_.end());
+    for (auto& state : other.states_) states_.push_back({edges + state.edges, symbols + state.symbols, state.accepts});
+  }
   // Keeps the memory.
   void clear() { states_.clear(), edges_.clear(), symbols_.clear(); }
   // Edges of the state that close_state() will end.

@@ -163,6 +163,7 @@ class Counting {
       const auto leads_on = [&](auto& step) { return after(count, step.to) != kNowhere; };
       if (number == kAlive || !(may_end(count, place) || std::ranges::any_of(places_.at(place), leads_on))) continue;
       number = kAlive;
+      ++alive_;
       fresh = true;
     }
     return fresh;
@@ -171,22 +172,27 @@ class Counting {
   // States in the order of a breadth-first visit.
   Automaton put_together() {
     Automaton out;
-    std::vector<size_t> order;
-    const auto visit = [&](size_t next) {
+    struct Cell {
+      int32_t count, place;
+    };
+    std::vector<Cell> order;
+    out.expect(alive_, size_t(alive_));
+    order.reserve(size_t(alive_));
+    const auto visit = [&](size_t next, int32_t place) {
       if (numbers_[next] == kAlive) {
         numbers_[next] = int32_t(order.size());
-        order.push_back(next);
+        order.push_back({int32_t((next - size_t(place)) / size_t(places_.size())), place});
         spending_.states(1), spending_.bytes(24);
       }
       return numbers_[next];
     };
-    visit(cell(0, 0));
+    visit(cell(0, 0), 0);
     for (size_t i = 0; i < order.size(); ++i) {
-      const auto count = int32_t(order[i] / size_t(places_.size())), place = int32_t(order[i] % size_t(places_.size()));
+      const auto [count, place] = order[i];
       for (auto& step : places_.at(place)) {
         const size_t next = after(count, step.to);
         if (next == kNowhere) continue;
-        out.edge(step.lo, step.hi, visit(next));
+        out.edge(step.lo, step.hi, visit(next, step.to));
         spending_.bytes(sizeof(ByteEdge));
       }
       out.close_state(may_end(count, place));
@@ -200,6 +206,7 @@ class Counting {
   Spending& spending_;
   std::vector<int32_t> reach_;    // by place
   std::vector<int32_t> numbers_;  // of the states, by count and place
+  int32_t alive_ = 0;             // states
 };
 
 }  // namespace
@@ -214,7 +221,8 @@ bool is_countable(const Automaton& item) {
 Automaton counted(const Automaton& a, const Automaton& item, int32_t min, int32_t max, Spending& spending) {
   if (a.size() == 0) return {};
   auto out = Counting(places_of(a, item, spending), min, max, spending).run();
-  return out.size() > kNearlyMinimal ? out : Minimizer(spending).run(out);
+  if (out.size() > kNearlyMinimal) return out;
+  return Minimizer(spending).run(out);
 }
 
 }  // namespace anneal::grammar

@@ -172,7 +172,7 @@ template <class Block>
 void renumber(const Automaton& a, int32_t blocks, Block&& block, std::vector<int32_t>& order,
               std::vector<int32_t>& block_number, Automaton& out) {
   out.clear();
-  out.expect(blocks, std::min(a.edges().size(), size_t(blocks) * 2));
+  out.expect(blocks, std::min(a.edge_count(), size_t(blocks) * 2));
   order.clear(), block_number.assign(size_t(blocks), -1);
   const auto visit = [&](int32_t old) {
     int32_t& known = block_number[block(old)];

@@ -42,15 +42,12 @@ class NetworkBuilder {
     if (!weights_.productive(root))
       throw GrammarError("grammar_empty", "the grammar matches nothing",
                          "rules[" + std::to_string(program_.start) + "]");
-    // States 0 and 1; neither leads anywhere.
-    net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
     callee(root, program_.start);
     // Each may add to them.
-    for (size_t i = 0; i < callees_.size(); ++i) add_rule(rule_automaton(callees_[i].node, callees_[i].owner));
+    for (size_t i = 0; i < callees_.size(); ++i) make_rule(callees_[i].node, callees_[i].owner);
+    put_together();
     add_marks();
     order_rules();
-    // It is kept long after it is made.
-    net_.states_.shrink_to_fit(), net_.edges_.shrink_to_fit(), net_.calls_.shrink_to_fit();
     return std::move(net_);
   }
 
@@ -335,15 +332,16 @@ class NetworkBuilder {
     return e_[node].op == Op::alt && e_[node].count >= kManyWords && std::ranges::all_of(e_.operands(node), is_word);
   }
 
-  // Good until the next one.
-  const Automaton& rule_automaton(int32_t node, int32_t owner) {
-    if (e_[node].op == Op::both || e_[node].op == Op::negate) return regular(node);
-    if (e_[node].regular && weights_.weight(node) >= kKept) {
-      kept_rule_ = kept_rule_automaton(node, owner);
-      return *kept_rule_;
+  void make_rule(int32_t node, int32_t owner) {
+    const bool whole = e_[node].op == Op::both || e_[node].op == Op::negate;
+    if (whole || (e_[node].regular && weights_.weight(node) >= kKept)) {
+      const Shared automaton = whole ? shared_regular(node) : kept_rule_automaton(node, owner);
+      rules_.push_back({automaton, 0, automaton->size()});
+      return;
     }
-    make_deterministic(node, owner, made_rule_);
-    return made_rule_;
+    make_deterministic(node, owner, made_);
+    rules_.push_back({nullptr, others_.size(), made_.size()});
+    others_.append(made_);
   }
 
   // Kept with the numbers that the key gives to what it calls.
@@ -386,20 +384,27 @@ class NetworkBuilder {
     determinizer_.run(rule_, start, accept, out);
   }
 
-  void add_rule(const Automaton& automaton) {
+  // It is kept long after it is made, and may be large: it gets the memory that it needs.
+  void put_together() {
+    size_t states = 2, edges = others_.edge_count();
+    for (auto& rule : rules_) {
+      states += size_t(rule.size);
+      if (rule.automaton) edges += rule.automaton->edge_count();
+    }
+    net_.states_.reserve(states), net_.edges_.reserve(edges), net_.rules_.reserve(rules_.size());
+    // States 0 and 1; neither leads anywhere.
+    net_.states_ = {{0, 0, 0, true, false}, {0, 0, 0, true, false}};
+    for (auto& rule : rules_) add_rule(rule.automaton ? *rule.automaton : others_, rule.first, rule.size);
+    net_.calls_.shrink_to_fit();
+  }
+
+  void add_rule(const Automaton& automaton, int32_t first, int32_t size) {
     const int32_t base = net_.size();
     net_.rules_.push_back({base, 0});
-    const auto edges = automaton.edges();
-    const size_t first = net_.edges_.size();
-    net_.edges_.resize(first + edges.size());
-    for (size_t i = 0; i < edges.size(); ++i)
-      net_.edges_[first + i] = {edges[i].lo, edges[i].hi, base + edges[i].to};
-    net_.states_.resize(size_t(base) + size_t(automaton.size()));
-    size_t past = first;
-    for (int32_t s = 0; s < automaton.size(); ++s) {
-      const auto own = automaton.edges(s).size();
-      past += own;
-      const auto symbols = automaton.symbols(s);
+    for (int32_t s = 0; s < size; ++s) {
+      const auto edges = automaton.edges(first + s);
+      const auto symbols = automaton.symbols(first + s);
+      for (auto& edge : edges) net_.edges_.push_back({edge.lo, edge.hi, base + edge.to});
       for (auto& edge : symbols) {
         if (edge.symbol < kMarkSymbols + kMarks)
           marks_.push_back({edge.symbol - kMarkSymbols, base + s, base + edge.to});
@@ -408,9 +413,9 @@ class NetworkBuilder {
         else
           net_.calls_.push_back({edge.symbol, base + edge.to});
       }
-      const bool accepts = automaton.accepts(s), leads_on = own > 0 || !symbols.empty();
-      net_.states_[size_t(base + s)] = {uint32_t(past), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
-                                        accepts, accepts && !leads_on};
+      const bool accepts = automaton.accepts(first + s), leads_on = !edges.empty() || !symbols.empty();
+      net_.states_.push_back({uint32_t(net_.edges_.size()), uint32_t(net_.calls_.size()), uint32_t(net_.tokens_.size()),
+                              accepts, accepts && !leads_on});
     }
   }
 
@@ -466,13 +471,18 @@ class NetworkBuilder {
   Spending& spending_;
   Determinizer determinizer_;
   Nfa rule_;                      // scratch of make_deterministic()
-  Automaton made_rule_;           // scratch of rule_automaton(), as is the next
-  Shared kept_rule_;
+  Automaton made_;                // scratch of make_rule()
   std::vector<Shared> parts_;     // by node
   std::vector<int32_t> numbers_;  // scratch of spelled_out()
   ExpressionWeights weights_;     // made of parts
   std::vector<Callee> callees_;
   std::vector<int32_t> callee_of_;  // by node; -1: none
+  struct Rule {
+    Shared automaton;  // null: one of `others_`
+    int32_t first, size;
+  };
+  std::vector<Rule> rules_;  // by callee
+  Automaton others_;         // of all rules that no other grammar has had, one after the other
   struct Marked {
     int32_t mark, state, to;
   };
