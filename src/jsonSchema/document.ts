@@ -107,6 +107,9 @@ const KNOWN_DIALECTS =
 /** What a schema takes over from the one around it. */
 type Setting = Pick<SchemaNode, "base" | "dialect">;
 
+/** What a URL has as it is written. */
+const PLAIN_FRAGMENT = /^#[\w/.~$%:-]*$/;
+
 const MAX_DEPTH = 400;
 const ROOT_URI = "schema:/";
 
@@ -196,9 +199,9 @@ export class SchemaDocument {
   }
 
   private find(reference: string, base: string): SchemaNode | null {
-    let uri: string;
+    let uri = `${base}${reference}`;
     try {
-      uri = new URL(reference, base).href;
+      if (!PLAIN_FRAGMENT.test(reference)) uri = new URL(reference, base).href;
     } catch {
       return null;
     }
