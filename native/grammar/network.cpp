@@ -34,8 +34,8 @@ class NetworkBuilder {
         determinizer_(spending),
         rule_(spending),
         parts_(size_t(e_.size())),
-        callee_of_(size_t(e_.size()), -1),
-        weights_(program_, spending, [this](int32_t node) { return part(node).size(); }) {}
+        weights_(program_, spending, [this](int32_t node) { return part(node).size(); }),
+        callee_of_(size_t(e_.size()), -1) {}
 
   Network run() {
     const int32_t root = program_.rules[size_t(program_.start)];
