@@ -6,7 +6,9 @@
  * Milliseconds of a step, wall and processor, medians of the turns, and the bytes of the pages that a step reads.
  */
 import { parseArgs } from "node:util";
+import { KV_CACHES } from "../src/modelChoices.js";
 import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
+import type { KvCache } from "../src/types/options.js";
 import { openWeightFiles } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor } from "./decodeBatch.js";
@@ -29,7 +31,7 @@ const { config: spec, tensors } = await openWeightFiles(randomFolder(values.fold
 const kvPages = pagesFor(sequences, context, steps);
 
 /** Every sequence after a context of its own pages: copies, since what is in them costs no time. */
-async function open(kvCache: "exact" | "int8"): Promise<{ model: DeviceModel; batch: DecodeBatch; pageBytes: number }> {
+async function open(kvCache: KvCache): Promise<{ model: DeviceModel; batch: DecodeBatch; pageBytes: number }> {
   const config = { ...spec, kvCache };
   const model = await runtime.load({ config, tensors, dtype: "bfloat16", kvPages });
   const [first] = await openContexts(model, 1, context, steps);
@@ -43,7 +45,7 @@ const median = (all: number[]) => all.toSorted((a, b) => a - b)[all.length >> 1]
 const caches = { exact: await open("exact"), int8: await open("int8") };
 const taken = { exact: [] as number[][], int8: [] as number[][] };
 for (let turn = 0; turn <= turns; turn++) {
-  for (const name of ["exact", "int8"] as const) {
+  for (const name of KV_CACHES) {
     const [began, cpu] = [performance.now(), process.cpuUsage()];
     for (let i = 0; i < steps; i++) await caches[name].batch.step(i);
     const wall = (performance.now() - began) / steps;

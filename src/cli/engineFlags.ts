@@ -3,6 +3,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { DEVICE_NAMES, isDeviceName, PRECISIONS } from "../deviceNames.js";
+import { DTYPES, KV_CACHES, QUANTIZATIONS } from "../modelChoices.js";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 import { withoutUndefined } from "../withoutAbsent.js";
@@ -65,11 +66,11 @@ export const engineFlags = {
     from: 0,
   }),
   precision: choice("HOW", PRECISIONS, "fast: on a GPU's cooperative matrices, with bits of its own (default exact)"),
-  dtype: choice("TYPE", ["auto", "float32", "bfloat16"]),
+  dtype: choice("TYPE", DTYPES),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
-  quantize: choice("HOW", ["q8", "q4"], "quantise weights while they are loaded"),
-  "kv-cache": choice("HOW", ["exact", "int8"], "what the KV cache holds (default exact)"),
+  quantize: choice("HOW", QUANTIZATIONS, "quantise weights while they are loaded"),
+  "kv-cache": choice("HOW", KV_CACHES, "what the KV cache holds (default exact)"),
   threads: integer("N", "compute threads"),
   "memory-limit": bytes("SIZE", "for weights and cache, such as 6GiB"),
   "context-length": integer("N", "tokens of a sequence at most"),

@@ -5,6 +5,7 @@
  * `ClosedError`, never a crash. An aborted call rejects with `signal.reason`.
  */
 import type { SamplingNumbers } from "../samplingNumbers.js";
+import type { KvCache } from "../types/options.js";
 import type { GrammarMatcher } from "./grammar.js";
 
 export type ElementType = "float32" | "bfloat16";
@@ -139,7 +140,7 @@ export interface ModelSpec {
   /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
   quantized?: { tensor: string; format: QuantizedFormatName }[];
   /** How keys and values are kept: "int8" as codes of 8 bits with a scale for every position and head. Absent: "exact". */
-  kvCache?: "exact" | "int8";
+  kvCache?: KvCache;
 }
 
 /** Where a tensor lies: native code reads it with positioned reads, never a map. `name` is Hugging Face's. */

@@ -2,6 +2,15 @@ import type { ToolFormat } from "../toolFormats.js";
 import type { Precision } from "./devices.js";
 import type { Logger } from "./logger.js";
 
+/** Type of a model's weights in memory; "auto": that of its files. */
+export type DType = "auto" | "float32" | "bfloat16";
+
+/** What weights are quantised to while they are loaded: "q8" takes 8.5 bits a weight, "q4" about 5. */
+export type Quantization = "q8" | "q4";
+
+/** What a KV cache holds: keys and values as they are computed, or rounded to 8 bits with a scale for every position and head. */
+export type KvCache = "exact" | "int8";
+
 /** How ONNX Runtime computes a model. */
 export interface OnnxOptions {
   /**
@@ -23,17 +32,17 @@ export interface ModelOptions {
    */
   path: string;
   /** Type of the weights in memory; default: that of the folder's files. */
-  dtype?: "auto" | "float32" | "bfloat16";
+  dtype?: DType;
   /**
    * Quantise the weights while they are loaded: "q8" to 8.5 bits a weight, "q4" to about 5. Then an adapter can be trained,
    * but not the weights. Default: as the files have them.
    */
-  quantize?: "q8" | "q4";
+  quantize?: Quantization;
   /**
    * What the KV cache holds: "exact", keys and values as they are computed, or "int8", rounded to 8 bits with a scale for every
    * position and head, in about half the memory of bfloat16. Training sees the same. Default "exact".
    */
-  kvCache?: "exact" | "int8";
+  kvCache?: KvCache;
   /** KV pages of 64 positions that all its sequences share; default: from the memory there is. */
   kvPages?: number;
   /** Computes the folder's ONNX, also where it has weights of the other kind. */
@@ -80,13 +89,13 @@ export interface EngineOptions {
    */
   precision?: Precision;
   /** Type of every model that does not set its own. */
-  dtype?: "auto" | "float32" | "bfloat16";
+  dtype?: DType;
   /** How models in ONNX are computed that do not say it themselves. */
   onnx?: OnnxOptions;
   /** Quantises every model that does not say for itself. */
-  quantize?: "q8" | "q4";
+  quantize?: Quantization;
   /** What the KV cache of every model holds that does not say for itself. Default "exact". */
-  kvCache?: "exact" | "int8";
+  kvCache?: KvCache;
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
   /** Bytes that weights and KV pages may take; default: three quarters of what is available. */

@@ -1,8 +1,7 @@
 // Which format each matrix of a model is given where it is quantised when it is loaded.
 
 import { type ModelSpec, type QuantizedFormatName, weightTensors } from "../runtime/runtime.js";
-
-export type Quantization = "q8" | "q4";
+import type { Quantization } from "../types/options.js";
 
 /** Numbers of a block. */
 export const SMALL_BLOCK = 32;

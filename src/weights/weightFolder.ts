@@ -11,13 +11,14 @@ import {
   type TensorLocation,
   weightTensors,
 } from "../runtime/runtime.js";
+import type { Quantization } from "../types/options.js";
 import { TOWERS } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
-import { formatsByMatrix, type Quantization } from "./quantizeFormats.js";
+import { formatsByMatrix } from "./quantizeFormats.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { hashOnce } from "./weightsHash.js";
 

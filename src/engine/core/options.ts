@@ -5,6 +5,7 @@ import * as z from "zod";
 import { adapterModuleNames, PLAIN_MODULES } from "../../adapterModules.js";
 import { DEVICE_NAMES, type DeviceName, isDeviceName, PRECISIONS } from "../../deviceNames.js";
 import { ValidationError } from "../../errors.js";
+import { DTYPES, KV_CACHES, QUANTIZATIONS } from "../../modelChoices.js";
 import { packageFolder } from "../../packageFiles.js";
 import { MAX_ADAPTER_RANK } from "../../schemas/bounds.js";
 import { name } from "../../schemas/names.js";
@@ -14,9 +15,9 @@ import { OPTIMIZER, type OptimizerSettings } from "../../training/optimizer.js";
 import type { Logger } from "../../types/logger.js";
 import type { EngineOptions, ModelOptions } from "../../types/options.js";
 
-const dtype = z.enum(["auto", "float32", "bfloat16"]);
-const quantize = z.enum(["q8", "q4"]);
-const kvCache = z.enum(["exact", "int8"]);
+const dtype = z.enum(DTYPES);
+const quantize = z.enum(QUANTIZATIONS);
+const kvCache = z.enum(KV_CACHES);
 const count = z.int().min(1);
 /** Beyond these a mistyped option would cost memory and time without end. */
 const MAX = { threads: 256, layers: 4096, sequences: 4096, stepTokens: 65_536, queue: 1_000_000 };
