@@ -11,7 +11,7 @@ void ActivationProbe::compare(const Kernels& k, const Linear& w, const Input& x,
   std::vector<float> codes(size_t(t.rows) * t.panels * kLanes), floats(codes.size());
   multiply(k, w, x, t, codes.data(), int64_t(t.panels) * kLanes, false);
   k.quantized[quantized_index(w.format)].dequantized_product(
-      x.at(t.row), x.ld, t.rows, w.panels.data() + t.panel * panel_bytes(k, w), w.k, t.panels, floats.data(),
+      x.at(t.row), x.ld, t.rows, w.panels + t.panel * panel_bytes(k, w), w.k, t.panels, floats.data(),
       int64_t(t.panels) * kLanes, false);
   Squares& sums = squares_[&w];
   for (int row = 0; row < t.rows; row++)

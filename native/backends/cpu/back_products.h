@@ -13,9 +13,9 @@ constexpr int kBlockRows = 128;
 // Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type.
 inline void transpose_panels(const Kernels& k, const Linear& w, int col, int cols, int row, int rows, char* out) {
   if (w.quantized())
-    k.quantized[quantized_index(w.format)].transpose_panels(w.panels.data(), w.k, col, cols, row, rows, out);
+    k.quantized[quantized_index(w.format)].transpose_panels(w.panels, w.k, col, cols, row, rows, out);
   else
-    k.transpose_panels(w.panels.data(), w.n, w.k, col, cols, row, rows, out);
+    k.transpose_panels(w.panels, w.n, w.k, col, cols, row, rows, out);
 }
 
 // One summand of a gradient with respect to a projection's input: dy W + g A.

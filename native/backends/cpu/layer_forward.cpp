@@ -285,9 +285,9 @@ void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& 
   each_rows(team, batch.rows, hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) {
       if (w.quantized())
-        m.kernels.quantized[quantized_index(w.format)].embed(w.panels.data(), w.k, batch.tokens[i], x.at(i));
+        m.kernels.quantized[quantized_index(w.format)].embed(w.panels, w.k, batch.tokens[i], x.at(i));
       else
-        m.kernels.embed(w.panels.data(), w.n, w.k, batch.tokens[i], x.at(i));
+        m.kernels.embed(w.panels, w.n, w.k, batch.tokens[i], x.at(i));
       if (scale != 1) m.kernels.scale(x.at(i), hidden, scale, x.at(i));
       if (m.spec.embedding_rounds) m.round(x.at(i), hidden);
     }

@@ -222,20 +222,22 @@ class WeightParameters final : public Parameters {
   void refresh() override {
     FloatMode mode;
     Team team(pool_);
-    for (Trained& trained : matrices_) {
+    Weights& weights = *model_.weights;
+    next_.reserve(weights.panels.size());
+    for (const Trained& trained : matrices_) {
       const Linear& linear = *trained.linear;
       const Matrix values = parameters_[trained.parameter].values().from(trained.row);
       const size_t bytes = panel_bytes(kernels_, linear.k);
-      trained.next.reserve(panels_of(linear.n) * bytes);
+      char* const to = next_.data() + (linear.panels - weights.panels.data());
       const int per = std::max(1, int(kPiece / (int64_t(linear.k) * kLanes))) * kLanes;
       team.each((linear.n + per - 1) / per, [&](int64_t chunk, int) {
         const int row = int(chunk) * per;
         kernels_.pack(values.at(row), DType::f32, values.ld, std::min(per, linear.n - row), linear.k,
-                      trained.next.data() + row / kLanes * bytes);
+                      to + row / kLanes * bytes);
       });
     }
     if (!team.ok()) throw Aborted();
-    for (Trained& trained : matrices_) trained.linear->panels.swap(trained.next);
+    weights.swap_panels(kernels_, next_);
     for (auto& [index, to] : vectors_)
       std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
     for (auto& [norm, adds_one] : norms_) norm->use(adds_one);
@@ -271,11 +273,7 @@ class WeightParameters final : public Parameters {
     if (model_.weights->untied_head.n) g.head = of(i++);
     return g;
   }
-  int64_t version_bytes() const override {
-    int64_t sum = 0;
-    for (const Trained& trained : matrices_) sum += int64_t(trained.linear->panels.size());
-    return sum;
-  }
+  int64_t version_bytes() const override { return int64_t(model_.weights->panels.size()); }
 
  private:
   // Of `count` products whose outputs stand one after the other.
@@ -291,11 +289,11 @@ class WeightParameters final : public Parameters {
       Team team(pool_);
       team.each((w.n + per - 1) / per, [&](int64_t chunk, int) {
         const int row = int(chunk) * per;
-        kernels_.unpack(w.panels.data() + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k,
+        kernels_.unpack(w.panels + row / kLanes * panel_bytes(kernels_, w.k), std::min(per, w.n - row), w.k,
                         values.at(row), values.ld);
       });
       if (!team.ok()) throw Aborted();
-      matrices_.push_back({index, first, &w, {}});
+      matrices_.push_back({index, first, &w});
     }
   }
   void norm(std::string name, NormWeight& w, bool adds_one) {
@@ -310,13 +308,13 @@ class WeightParameters final : public Parameters {
   }
 
   Model& model_;
-  // A matrix, its master, and where its next version is made.
+  // A matrix and its master.
   struct Trained {
     int parameter, row;  // of the parameter's rows, the first
-    Linear* linear;
-    Buffer next;
+    const Linear* linear;
   };
   std::vector<Trained> matrices_;
+  Buffer next_;  // where the next version of all panels is made
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
   std::vector<std::pair<NormWeight*, bool>> norms_;  // and whether it adds 1
   struct DeltaParameter {

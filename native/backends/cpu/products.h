@@ -41,7 +41,7 @@ struct Input : Rows {
 // c (+)= x W^T of a tile.
 inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Tile& t, float* c, int64_t ldc,
                      bool accumulate) {
-  const char* const panels = w.panels.data() + t.panel * panel_bytes(k, w);
+  const char* const panels = w.panels + t.panel * panel_bytes(k, w);
   if (!w.quantized()) return k.gemm(x.at(t.row), x.ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
   const QuantizedKernels& q = k.quantized[quantized_index(w.format)];
   if (w.weight_only)

@@ -173,14 +173,19 @@ struct QuantizedCase {
       if (kernels(isa, dtype_of(spec.format)) && isa != best_isa())
         expect(gradients(isa, two, rows) == wanted, name + " gradients: " + isa_name(isa));
     const int64_t weights = CpuDevice(one).memory(spec).weights;
-    int64_t bytes = 0;
+    int64_t vectors = 0;
+    size_t panels = 0;
     for (const TensorShape& t : weight_tensors(spec)) {
       const TensorFormat format = spec.format_of(t.name);
       const int64_t row = is_quantized(format) ? quantization::row_bytes(format, t.cols)
                                                : t.cols * (format == TensorFormat::f32 ? 4 : 2);
-      // Panels of 16 rows, each of whole vectors, in a buffer.
-      bytes += !t.cols ? 4 * t.rows : Buffer::taken_for(size_t(panels_of(int(t.rows)) * ((16 * row + 63) / 64 * 64)));
+      // Panels of 16 rows, each of whole vectors.
+      if (t.cols)
+        panels += size_t(panels_of(int(t.rows)) * ((16 * row + 63) / 64 * 64));
+      else
+        vectors += 4 * t.rows;
     }
+    const int64_t bytes = vectors + Buffer::taken_for(panels);
     expect(weights == bytes, name + ": takes " + std::to_string(weights) + " bytes for " + std::to_string(bytes));
   }
 };

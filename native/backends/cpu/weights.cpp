@@ -35,6 +35,49 @@ DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType
 
 namespace {
 
+constexpr char kEmbeddingName[] = "model.embed_tokens.weight", kHeadName[] = "lm_head.weight";
+
+std::string projection_name(const ModelSpec& m, int layer, int projection) {
+  return module_name(layer, module_of(m.layers[layer], projection));
+}
+
+template <class W, class Use> void each_matrix(W& weights, Use&& use) {
+  use(weights.embedding);
+  for (auto& layer : weights.layers)
+    for (auto& w : layer.projections) use(w);
+  use(weights.untied_head);
+}
+
+}  // namespace
+
+Weights::Weights(const ModelSpec& m) : layers(m.layers.size()) {
+  const auto shape = [&](Linear& w, const std::string& name, int n, int k) {
+    w.n = n, w.k = k, w.format = m.format_of(name);
+  };
+  shape(embedding, kEmbeddingName, m.vocab, m.hidden);
+  for (int l = 0; l < int(layers.size()); l++)
+    for (int p = 0; p < kProjections; p++) {
+      if (!has_projection(m.layers[l], p)) continue;
+      const ProjectionShape of = projection_shape(m, l, p);
+      shape(layers[l].projections[p], projection_name(m, l, p) + ".weight", of.outputs, of.inputs);
+    }
+  if (!m.tied_head) shape(untied_head, kHeadName, m.vocab, m.hidden);
+}
+
+size_t Weights::panels_bytes(const Kernels& k) const {
+  size_t sum = 0;
+  each_matrix(*this, [&](const Linear& w) { sum += matrix_bytes(k, w); });
+  return sum;
+}
+
+void Weights::swap_panels(const Kernels& k, Buffer& others) {
+  panels.swap(others);
+  char* at = panels.data();
+  each_matrix(*this, [&](Linear& w) { w.panels = at, at += matrix_bytes(k, w); });
+}
+
+namespace {
+
 struct Loader {
   const ModelSpec& spec;
   const Kernels& kernels;
@@ -46,10 +89,9 @@ struct Loader {
   Buffer staging, rows_;
 
   // Rows from `first` on.
-  void matrix(const std::string& name, int first, int n, int k, Linear& w) {
-    w.n = n, w.k = k, w.format = spec.format_of(name);
+  void matrix(const std::string& name, int first, Linear& w) {
+    const int n = w.n, k = w.k;
     const size_t bytes = panel_bytes(kernels, w);
-    w.panels.reserve(panels_of(n) * bytes);
     if (w.quantized()) return blocks(name, first, w, bytes);
     const int block = std::max<int64_t>(1, (int64_t(8) << 20) / (int64_t(k) * kLanes * 4)) * kLanes;
     staging.reserve(size_t(std::min<int64_t>(block, padded(n))) * k * 4);
@@ -59,7 +101,7 @@ struct Loader {
       Team team(pool);
       team.each(panels_of(rows), [&](int64_t p, int) {
         kernels.pack(staging.floats() + p * kLanes * k, DType::f32, k, std::min<int>(kLanes, rows - p * kLanes), k,
-                     w.panels.data() + (row / kLanes + p) * bytes);
+                     w.panels + (row / kLanes + p) * bytes);
       });
       advance(team, double(rows) * k);
     }
@@ -86,7 +128,7 @@ struct Loader {
           for (int i = first; i < first + count; i++)
             quantization::quantize_row(w.format, staging.floats() + int64_t(i) * w.k, w.k, at + i * row_bytes);
         pack_quantized(w.format, at + first * row_bytes, row_bytes, count, w.k,
-                       reinterpret_cast<uint8_t*>(w.panels.data()) + (row / kLanes + p) * panel);
+                       reinterpret_cast<uint8_t*>(w.panels) + (row / kLanes + p) * panel);
       });
       advance(team, double(rows) * w.k);
     }
@@ -125,19 +167,19 @@ double elements(const ModelSpec& m) {
 
 std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels, Pool& pool, const TensorReader& read,
                                       const std::function<bool(double)>& progress) {
-  auto w = std::make_unique<Weights>();
+  auto w = std::make_unique<Weights>(m);
+  Buffer panels(w->panels_bytes(kernels));
+  w->swap_panels(kernels, panels);
   Loader load{m, kernels, pool, read, progress, elements(m), 0, false, {}, {}};
-  load.matrix("model.embed_tokens.weight", 0, m.vocab, m.hidden, w->embedding);
-  w->layers.resize(m.layers.size());
+  load.matrix(kEmbeddingName, 0, w->embedding);
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
       if (!has_projection(m.layers[l], p)) continue;
-      const ProjectionShape shape = projection_shape(m, l, p);
-      const std::string name = module_name(l, module_of(m.layers[l], p));
-      const int first = first_output(m, l, p);
-      load.matrix(name + ".weight", first, shape.outputs, shape.inputs, layer.projections[p]);
-      if (shape.bias) load.vector(name + ".bias", shape.outputs, layer.projections[p].bias);
+      Linear& projection = layer.projections[p];
+      const std::string name = projection_name(m, l, p);
+      load.matrix(name + ".weight", first_output(m, l, p), projection);
+      if (projection_shape(m, l, p).bias) load.vector(name + ".bias", projection.n, projection.bias);
     }
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(m.layers[l], n))
@@ -145,21 +187,15 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
     if (m.layers[l].delta_rule && !load.stopped) load.delta(l, layer.delta);
   }
   if (!load.stopped) load.norm("model.norm.weight", m.hidden, m.norm_adds_one, w->final_norm);
-  if (!load.stopped && !m.tied_head) load.matrix("lm_head.weight", 0, m.vocab, m.hidden, w->untied_head);
+  if (!load.stopped && !m.tied_head) load.matrix(kHeadName, 0, w->untied_head);
   if (load.stopped) return nullptr;
   return w;
 }
 
 int64_t weight_bytes(const ModelSpec& m, const Kernels& k) {
-  int64_t sum = 0;
-  for (const TensorShape& t : weight_tensors(m)) {
-    if (!t.cols || t.convolution) {
-      sum += (t.convolution ? 2 : 1) * 4 * t.elements();
-      continue;
-    }
-    const Linear shape{int(t.rows), int(t.cols), m.format_of(t.name), false, {}, {}};
-    sum += Buffer::taken_for(size_t(panels_of(shape.n)) * panel_bytes(k, shape));
-  }
+  int64_t sum = Buffer::taken_for(Weights(m).panels_bytes(k));
+  for (const TensorShape& t : weight_tensors(m))
+    if (!t.cols || t.convolution) sum += (t.convolution ? 2 : 1) * 4 * t.elements();
   return sum;
 }
 

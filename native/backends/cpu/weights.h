@@ -30,7 +30,7 @@ struct Linear {
   TensorFormat format = TensorFormat::f32;  // of the panels: the model's, or a quantised one
   // Quantised, and multiplied with activations as they are: codes of 8 bits would lose too much of these.
   bool weight_only = false;
-  Buffer panels;
+  char* panels = nullptr;   // in the model's memory
   std::vector<float> bias;  // [n], or empty
   bool quantized() const { return is_quantized(format); }
   bool takes_codes() const { return quantized() && !weight_only; }
@@ -38,6 +38,10 @@ struct Linear {
 
 inline size_t panel_bytes(const Kernels& k, const Linear& w) {
   return w.quantized() ? size_t(quantized_panel_bytes_of(w.format, w.k)) : panel_bytes(k, w.k);
+}
+// Of all panels of a matrix, up to where the next one's begin.
+inline size_t matrix_bytes(const Kernels& k, const Linear& w) {
+  return (panels_of(w.n) * panel_bytes(k, w) + 63) / 64 * 64;
 }
 
 // What is stored, and what rows are multiplied with: that, or 1 more.
@@ -81,6 +85,15 @@ struct Weights {
   Linear embedding, untied_head;
   NormWeight final_norm;
   std::vector<Layer> layers;
+  // The panels of all matrices, one after the other: most matrices of a small model are smaller than a large page, and
+  // small ones are read slower.
+  Buffer panels;
+
+  // Shapes and formats, without numbers.
+  explicit Weights(const ModelSpec&);
+  size_t panels_bytes(const Kernels&) const;
+  // Exchanges all panels for others of that many bytes: untouched ones, which are to be filled, or a later version.
+  void swap_panels(const Kernels&, Buffer&);
   const Linear& head() const { return untied_head.n ? untied_head : embedding; }
   Linear& head() { return untied_head.n ? untied_head : embedding; }
 };
