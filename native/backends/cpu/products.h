@@ -59,11 +59,13 @@ inline Split split_product(const Team& team, int rows, int panels, int width = 1
   return s;
 }
 
-// Elementwise work over rows of n elements.
-inline int rows_per_chunk(int n) { return std::max(1, (1 << 15) / n); }
-
+// Elementwise work over rows of n elements: as many rows for every worker, where that is worth waking them.
 template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
-  const int per = rows_per_chunk(n);
+  constexpr int64_t kMost = 1 << 15, kWorthSharing = 1 << 13;  // elements
+  const int64_t elements = int64_t(rows) * n;
+  const int workers = elements >= kWorthSharing ? team.workers() : 1;
+  const int64_t turns = std::max<int64_t>(1, (elements + kMost * workers - 1) / (kMost * workers));
+  const int per = int(std::max<int64_t>(1, (rows + turns * workers - 1) / (turns * workers)));
   team.each((rows + per - 1) / per, [&](int64_t chunk, int worker) {
     const int row = int(chunk) * per;
     f(row, std::min(per, rows - row), worker);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
 constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
-constexpr int kPrefetch = 32;   // panel vectors ahead
+// Panel vectors ahead: of panels side by side; of one row and of few rows that go from panel to panel.
+constexpr int kPrefetch = 32, kAheadOfRow = 24, kAheadOfFew = 96;
 
 // Whether a step of a chain takes several instructions: pairs of bfloat16 are widened where nothing multiplies them.
 #ifdef ANNEAL_PAIR_PRODUCT
@@ -21,9 +22,9 @@ template <class T> constexpr bool kWidensPairs = kStep<T> == 2;
 #endif
 
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
-// little ahead of themselves: they wait for memory anyway. More rows find their panels in the cache, and fetch the
-// panels after these meanwhile, each tile its share. Where the caller knows what it will read after the product, that
-// is fetched instead.
+// little ahead of themselves: they wait for memory anyway, or go from panel to panel, since memory answers one stream
+// faster than several. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile
+// its share. Where the caller knows what it will read after the product, that is fetched instead.
 struct Ahead {
   const char* at;
   int64_t step;
@@ -159,6 +160,12 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
   if constexpr (MR > 1) multiply_rows<T, MR - 1, NR>(rows, a, lda, w, panel, k, c, ldc, accumulate, ahead);
 }
 
+// Whether few rows go from panel to panel. Panels side by side hide how long a step of a chain takes, which is more
+// where weights lie in a cache, as those of short rows do; and they share one widening of a row.
+template <class T> ANNEAL_INLINE constexpr bool streams_panels(int rows, int k) {
+  return rows <= kFewRows && k >= kStreamedK && !(kWidensPairs<T> && rows == 1);
+}
+
 // What is read after a product: null, or as much memory as its panels take. Rows of one tile fetch `step` bytes of it
 // for each of their vectors, so that 64 are all.
 struct Upcoming {
@@ -176,9 +183,10 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
     const int64_t part = int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t;
+    const int own = !streams_panels<T>(m, k) ? kPrefetch : m == 1 ? kAheadOfRow : kAheadOfFew;
     const Ahead ahead = next.at && tiles == 1 ? Ahead{next.at, next.step}
                         : m > kFewRows ? Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles}
-                                       : Ahead{(const char*)(w + kStep<T> * kPrefetch * kLanes), 64};
+                                       : Ahead{(const char*)(w + kStep<T> * own * kLanes), 64};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }
@@ -363,7 +371,10 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
 #endif
   while (npanels > 0) {
     int width;
-    if (m <= kFewRows && npanels >= kFewRowsPanels) {
+    if (streams_panels<T>(m, k)) {
+      multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
+      width = 1;
+    } else if (m <= kFewRows && npanels >= kFewRowsPanels) {
       multiply_panels<T, kFewRowsPanels>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = kFewRowsPanels;
     } else if (kBestPanels == 3 && npanels == 4) {

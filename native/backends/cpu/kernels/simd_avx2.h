@@ -294,6 +294,7 @@ constexpr int kManyRows = 16;               // from which on blocks of bfloat16 
 constexpr int kWideK = 96, kWideRows = 64;  // of such a block
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
+constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 1;
 constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
 

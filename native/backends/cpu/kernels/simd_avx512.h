@@ -252,6 +252,7 @@ constexpr int kManyRows = 32;                // from which on blocks of bfloat16
 constexpr int kWideK = 192, kWideRows = 64;  // of such a block
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
+constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 3;
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 

@@ -297,6 +297,7 @@ constexpr int kManyRows = 16;  // from which on blocks of bfloat16 are widened f
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
+constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
 constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
 
