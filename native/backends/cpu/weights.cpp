@@ -175,8 +175,8 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
-      if (!has_projection(m.layers[l], p)) continue;
       Linear& projection = layer.projections[p];
+      if (!projection.n) continue;
       const std::string name = projection_name(m, l, p);
       load.matrix(name + ".weight", first_output(m, l, p), projection);
       if (projection_shape(m, l, p).bias) load.vector(name + ".bias", projection.n, projection.bias);

@@ -39,10 +39,8 @@ struct Linear {
 inline size_t panel_bytes(const Kernels& k, const Linear& w) {
   return w.quantized() ? size_t(quantized_panel_bytes_of(w.format, w.k)) : panel_bytes(k, w.k);
 }
-// Of all panels of a matrix, up to where the next one's begin.
-inline size_t matrix_bytes(const Kernels& k, const Linear& w) {
-  return (panels_of(w.n) * panel_bytes(k, w) + 63) / 64 * 64;
-}
+// Of all its panels, each of whole vectors.
+inline size_t matrix_bytes(const Kernels& k, const Linear& w) { return panels_of(w.n) * panel_bytes(k, w); }
 
 // What is stored, and what rows are multiplied with: that, or 1 more.
 struct NormWeight {

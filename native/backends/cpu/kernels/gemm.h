@@ -369,21 +369,20 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
   if constexpr (kStep<T> == 2)
     if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
 #endif
+  const bool streams = streams_panels<T>(m, k);
   while (npanels > 0) {
+    const int most = streams ? 1 : npanels;
     int width;
-    if (streams_panels<T>(m, k)) {
-      multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
-      width = 1;
-    } else if (m <= kFewRows && npanels >= kFewRowsPanels) {
+    if (m <= kFewRows && most >= kFewRowsPanels) {
       multiply_panels<T, kFewRowsPanels>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = kFewRowsPanels;
-    } else if (kBestPanels == 3 && npanels == 4) {
+    } else if (kBestPanels == 3 && most == 4) {
       multiply_panels<T, 4>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 4;
-    } else if (kBestPanels == 3 && npanels >= 3) {
+    } else if (kBestPanels == 3 && most >= 3) {
       multiply_panels<T, 3>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 3;
-    } else if (kBestPanels == 3 && npanels == 2) {
+    } else if (kBestPanels == 3 && most == 2) {
       multiply_panels<T, 2>(a, lda, m, w, panel, k, c, ldc, accumulate, next);
       width = 2;
     } else {
