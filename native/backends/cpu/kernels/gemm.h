@@ -30,21 +30,33 @@ struct Ahead {
   int64_t step;
 };
 
-// A register tile: MR rows of c by NR panels.
+// A register tile: MR rows of c by NR panels. Each row's address comes from the one before: g++ would make all of them
+// before the sums begin, move them through vector registers, and have a tile wait for the sums of the one before it.
 template <int MR, int NR> struct Tile {
   F32x16 c[MR][NR];
 
   ANNEAL_INLINE void begin(const float* from, int64_t ldc, bool accumulate) {
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
+    for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) c[i][j] = accumulate ? load(from + i * ldc + j * kLanes) : zero();
+      for (int j = 0; j < NR; j++) c[i][j] = accumulate ? load(from + j * kLanes) : zero();
+      from = next_row(from, ldc);
+    }
   }
   ANNEAL_INLINE void end(float* to, int64_t ldc) const {
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
+    for (int i = 0; i < MR; i++) {
 #pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) store(to + i * ldc + j * kLanes, c[i][j]);
+      for (int j = 0; j < NR; j++) store(to + j * kLanes, c[i][j]);
+      to = next_row(to, ldc);
+    }
+  }
+
+ private:
+  template <class P> static ANNEAL_INLINE P* next_row(P* row, int64_t ldc) {
+    row += ldc;
+    asm("" : "+r"(row));
+    return row;
   }
 };
 
