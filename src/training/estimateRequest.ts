@@ -34,6 +34,7 @@ export async function estimateRequest(
     const recipe = await recipeOf(host, request, data, {
       base,
       modelId,
+      jobId: null,
       from: latest.step,
       optimizerStep: options.optimizerStep,
       createdAt: new Date(),

@@ -6,11 +6,14 @@ import { resolveAdapterFolder } from "./dataLocation.js";
 import type { TrainingHost } from "./host.js";
 import type { StoredRequest } from "./jobRequest.js";
 import type { Recipe } from "./recipe.js";
+import { referenceFolder } from "./referenceCheckpoint.js";
 import { createRlRecipe, type RlContext } from "./rlRecipe.js";
 import { createSftRecipe, resolveSftSettings } from "./sftRecipe.js";
 
 export interface RecipeContext extends Pick<RlContext, "base" | "optimizerStep" | "createdAt" | "signal" | "warn"> {
   modelId: string;
+  /** Whose files of its reference are used; null: no job's. */
+  jobId: string | null;
   /** The checkpoint it trains from. */
   from: number;
 }
@@ -20,18 +23,21 @@ export async function recipeOf(
   host: TrainingHost,
   request: StoredRequest,
   data: string,
-  { modelId, from, ...context }: RecipeContext,
+  { modelId, jobId, from, ...context }: RecipeContext,
 ): Promise<Recipe> {
   const { base, createdAt, signal } = context;
   if (request.kind === "sft") {
     const settings = resolveSftSettings(request.config, from + 1);
     return createSftRecipe(data, request.name ?? request.data, settings, base, createdAt, signal);
   }
-  const { store } = host;
+  const { files } = host.store;
+  const checkpoint = (step: number) => files.checkpointFolder(modelId, step);
+  const load = (folder: string) => loadAdapter(base, folder, "checkpoint");
   return createRlRecipe(request.groups, request.config, {
     ...context,
     currentStep: from,
-    loadStep: (step) => loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
+    loadStep: (step) => load(checkpoint(step)),
+    loadReference: (step) => load(jobId === null ? checkpoint(step) : referenceFolder(files, jobId, step)),
     loadFolder: (path) => {
       const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
       const reader = request.reader ?? "owner";

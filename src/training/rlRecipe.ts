@@ -1,6 +1,6 @@
 // Reinforcement learning: one policy-gradient step per batch of trajectory groups (rlPlan.ts).
 
-import { ConflictError, ValidationError } from "../errors.js";
+import { ConflictError } from "../errors.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import { workOf } from "./estimate.js";
@@ -14,6 +14,7 @@ import { computedTokens } from "./packing.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
 import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
+import { checkReferenceStep } from "./referenceCheckpoint.js";
 import { planBatches, type RlBatch, type RlPlan, staleWarnings } from "./rlPlan.js";
 import { checkTrajectory } from "./trajectoryRows.js";
 
@@ -36,10 +37,7 @@ export async function checkRlRequest(
 ): Promise<void> {
   const policy = resolvePolicy(config, store.checkpoints.latest(modelId)?.step ?? 0);
   const reference = policy.klReference;
-  if (reference?.kind === "step" && store.checkpoints.get(modelId, reference.step) === null) {
-    const field = config?.kl_penalty_reference_step == null ? "kl_penalty_step_lag" : "kl_penalty_reference_step";
-    throw ValidationError.at(`experimental_config.${field}`, `the model has no checkpoint at step ${reference.step}`);
-  }
+  if (reference?.kind === "step") checkReferenceStep(store, modelId, config, reference.step);
   if (reference?.kind === "folder") adapterFolder("experimental_config.kl_ref_adapter_path", reference.path);
   const renderer = createPromptRenderer(base, new Date());
   const names = new MetricNames();
@@ -64,8 +62,12 @@ export interface RlContext {
   signal: AbortSignal;
   /** For people who run the engine. */
   warn(message: string): void;
-  /** A version on the device of one of the model's checkpoints or of an adapter folder; the recipe releases it. */
+  /**
+   * A version on the device of one of the model's checkpoints, of the one that the KL penalty is measured against, or of an
+   * adapter folder; the recipe releases it.
+   */
   loadStep(step: number): Promise<number>;
+  loadReference(step: number): Promise<number>;
   loadFolder(path: string): Promise<number>;
 }
 
@@ -95,7 +97,7 @@ export async function createRlRecipe(
   try {
     const reference = policy.klReference;
     let referenceVersion = 0;
-    if (reference?.kind === "step") referenceVersion = await held(context.loadStep(reference.step));
+    if (reference?.kind === "step") referenceVersion = await held(context.loadReference(reference.step));
     if (reference?.kind === "folder") referenceVersion = await held(context.loadFolder(reference.path));
     const precalculate = policy.precalculateLogprobs && plan.batches.length > 0;
     const startVersion = precalculate ? await held(context.loadStep(context.currentStep)) : 0;

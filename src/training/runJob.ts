@@ -27,6 +27,7 @@ import { passLimits } from "./passLimits.js";
 import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recipeOf } from "./recipeOf.js";
 import { prepareGroups } from "./recordGroups.js";
+import { discardReference, keepReference } from "./referenceCheckpoint.js";
 import { snapshotData } from "./sftData.js";
 import { gradientSteps, logBatches, meanLosses } from "./stepMetrics.js";
 import { type Standing, standingAfter } from "./validation.js";
@@ -171,9 +172,12 @@ async function createRecipe(
   if (request.kind === "sft" && !existsSync(copy)) {
     await snapshotData(request.data, request.name ?? request.data, copy, signal);
   }
+  // A lag counts back from the step that the job trains from, which is known now.
+  if (request.kind === "rl") await keepReference(host.store, job, request.config, state.from);
   return recipeOf(host, request, copy, {
     base,
     modelId: job.modelId,
+    jobId: job.id,
     from: state.from,
     optimizerStep: state.settings.optimizerStep,
     // Templates may show the time: a resumed job must see the one it began with.
@@ -227,10 +231,12 @@ async function removeState({ host, job, base }: Run, done: number, stays: string
   await rm(file, { force: true });
 }
 
-/** What a device elsewhere keeps of the steps of a job that ends without a checkpoint. */
+/** What a device elsewhere keeps for a job that ends without a checkpoint: of its steps, and of what it is measured against. */
 export async function discardStates(host: TrainingHost, job: JobRecord): Promise<void> {
-  const { device } = await host.base(job.modelId);
+  const base = await host.base(job.modelId);
+  const { device } = base;
   if (!device.discardState) return;
+  await discardReference(host.store, base, job);
   const folder = host.store.files.jobFolder(job.id);
   for (const name of await readdir(folder).catch(() => [])) {
     const kept = /^state-\d+\.safetensors$/.test(name) ? await keptOfState(join(folder, name)) : null;
@@ -286,6 +292,7 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
   for (const step of new Set([done - 1, done, standing?.best.done ?? 0])) {
     await removeState(run, step, result.kept?.name);
   }
+  await discardReference(store, base, job);
   store.files.remove(store.files.jobFolder(job.id));
 }
 

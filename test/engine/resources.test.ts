@@ -8,6 +8,7 @@ import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/e
 import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";
 import type { AnnealClient } from "../../src/types/client.js";
+import type { ExperimentalConfig } from "../../src/types/training.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
 
 let engine: Engine;
@@ -190,6 +191,29 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
       expect(types).not.toContain("training_ended");
     }
     expect((await client().checkpoints.list(model.id)).data).toHaveLength(1);
+  });
+
+  it("measures a job against a checkpoint that is deleted while it waits", async () => {
+    const model = await create("measured");
+    const name = `${model.entity}/${model.project}/${model.name}`;
+    const groups = [await rollouts(name), await rollouts(name)];
+    const train = async (config: ExperimentalConfig) => {
+      const params = { model_id: model.id, trajectory_groups: groups, experimental_config: config };
+      return (await client().trainingJobs.create(params)).id;
+    };
+    for (let step = 1; step <= 2; step++) await client().trainingJobs.wait(await train({ learning_rate: 1e-3 }));
+    const before = await train({});
+    const measured = await train({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 1 });
+    expect(await client().checkpoints.delete(model.id, { steps: [1] })).toEqual({
+      deleted_count: 1,
+      not_found_steps: [],
+    });
+    for (const id of [before, measured]) await client().trainingJobs.wait(id);
+    const events = await client().trainingJobs.events(measured);
+    expect(events.data[1]!.data).toHaveProperty(["loss/kl_policy_ref"]);
+    await expect(train({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 1 })).rejects.toThrow(
+      "no checkpoint at step 1",
+    );
   });
 
   it("deletes a model in the middle of its jobs", async () => {

@@ -317,6 +317,33 @@ describe("a job that is taken up again", () => {
     expect(typesOf(jobId)).toEqual(["training_started", ...new Array(6).fill("gradient_step"), "training_ended"]);
   });
 
+  itUnlessSlow("is measured against the same checkpoint, also once that is deleted", async () => {
+    const [deleted, kept] = [await registerModel(store, base, "deleted"), await registerModel(store, base, "kept")];
+    const config = { learning_rate: 1e-3, kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 };
+    const ids = [deleted, kept].map((modelId) => [queue(modelId, rl(1)), queue(modelId, rl(4, config))]);
+    const [first, jobId] = ids[0]!;
+    const halfWay = reached(jobId!, "gradient_step", 2);
+    for (const id of ids.flat()) runner.enqueue(id);
+    await halfWay;
+    store.checkpoints.delete(deleted, [0]);
+    store.files.remove(store.files.checkpointFolder(deleted, 0));
+    await runner.close();
+    expect(store.events.count(jobId!, "gradient_step")).toBeLessThan(4);
+    store.close();
+    reopen();
+    runner.start();
+    await Promise.all(ids.flat().map(ended));
+    expect(ids.flat().map((id) => store.jobs.get(id)!.status)).toEqual(new Array(4).fill("succeeded"));
+    expect(store.checkpoints.get(deleted, 1)!.jobId).toBe(first);
+    expect(checkpointBits(store, deleted, 2)).toEqual(checkpointBits(store, kept, 2));
+    const gone = queue(deleted, rl(1, { ...config, kl_penalty_step_lag: 2 }));
+    runner.enqueue(gone);
+    await ended(gone);
+    expect(store.jobs.get(gone)!.error).toBe(
+      "body.experimental_config.kl_penalty_step_lag: the model has no checkpoint at step 0",
+    );
+  });
+
   it("waits as long as its base model is not served", async () => {
     const modelId = await registerModel(store, base, "m");
     const jobId = queue(modelId, rl(1));

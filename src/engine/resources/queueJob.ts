@@ -10,7 +10,7 @@ export async function queueJob(
   core: EngineCore,
   model: ModelRecord,
   kind: JobKind,
-  writeRequest: (jobId: string) => void,
+  writeRequest: (jobId: string) => void | Promise<void>,
   run: TrainingRun | null = null,
 ): Promise<TrainingJobCreated> {
   const { store } = core;
@@ -18,7 +18,7 @@ export async function queueJob(
   while (shouldYield()) await yieldToEventLoop();
   const id = randomUUID();
   try {
-    writeRequest(id);
+    await writeRequest(id);
     store.transaction(() => {
       if (!store.models.get(model.id)) {
         throw new NotFoundError(`model ${model.id} has been deleted`, { code: "model_not_found", param: "model_id" });

@@ -115,7 +115,14 @@ export class TrainingJobs implements TrainingJobsResource {
     const { model, config, reader } = await this.#check(asked, source);
     options?.signal?.throwIfAborted();
     const core = this.#core;
-    const write = (jobId: string) => writeJobRequest(core.store.files, jobId, { kind: "rl", config, groups, reader });
+    const write = async (id: string) => {
+      // A lag has no step yet that could be kept.
+      if (config.kl_penalty_reference_step != null) {
+        const { keepReference } = await import("../../training/referenceCheckpoint.js");
+        await keepReference(core.store, { id, modelId: model.id }, config, 0);
+      }
+      writeJobRequest(core.store.files, id, { kind: "rl", config, groups, reader });
+    };
     return queueJob(core, model, "rl", write, asked.run ?? null);
   }
 
