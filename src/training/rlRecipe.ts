@@ -1,6 +1,6 @@
 // Reinforcement learning: one policy-gradient step per batch of trajectory groups (rlPlan.ts).
 
-import { ConflictError } from "../errors.js";
+import { ConflictError, ValidationError } from "../errors.js";
 import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import { workOf } from "./estimate.js";
@@ -10,6 +10,7 @@ import type { Learner } from "./learner.js";
 import { learningRates } from "./learningRates.js";
 import { MetricNames } from "./logMetrics.js";
 import { measuringSampler, type PolicyRow, policyGradientLoss, withEntropyBonus } from "./losses.js";
+import { MAX_LEARNING_RATE } from "./optimizer.js";
 import { computedTokens } from "./packing.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { createPromptRenderer } from "./promptRenderer.js";
@@ -102,6 +103,7 @@ export async function createRlRecipe(
     const precalculate = policy.precalculateLogprobs && plan.batches.length > 0;
     const startVersion = precalculate ? await held(context.loadStep(context.currentStep)) : 0;
     const rates = learningRates({ peak: policy.learningRate, ...policy.schedule }, plan.batches.length);
+    checkScaledRates(plan, policy, rates);
     const versions = { referenceVersion, startVersion };
     const validation = validationOf(plan, policy, versions);
     const { perStep, largest } = await workOf(
@@ -215,6 +217,21 @@ function checkSampler(difference: number | undefined, { maxLogprobDifference: bo
   });
 }
 
+const scaledRate = (rate: number, rows: number, { learningRatePower }: Policy): number =>
+  rate * rows ** learningRatePower;
+
+/** @throws ValidationError when the learning rate of a step becomes more than may be */
+function checkScaledRates({ batches }: RlPlan, policy: Policy, rates: readonly number[]): void {
+  for (const [index, { rows }] of batches.entries()) {
+    const rate = scaledRate(rates[index]!, rows.length, policy);
+    if (rate <= MAX_LEARNING_RATE) continue;
+    throw ValidationError.at(
+      "experimental_config.num_trajectories_learning_rate_multiplier_power",
+      `makes ${rates[index]} a learning rate of ${rate} in a step of ${rows.length} rows; at most ${MAX_LEARNING_RATE} can be`,
+    );
+  }
+}
+
 async function rlStep(
   batch: RlBatch,
   policy: Policy,
@@ -231,7 +248,7 @@ async function rlStep(
   // Later groups are trained on weights that the job itself has moved.
   if (isFirst) checkSampler(metrics.logprob_difference_mean, policy);
   const { gradNorm, isApplied = Number.isFinite(gradNorm) } = await learner.optimStep({
-    learningRate: learningRate * rows.length ** policy.learningRatePower,
+    learningRate: scaledRate(learningRate, rows.length, policy),
   });
   const { loss: total, policy_loss: policyLoss = total, entropy, kl_policy_ref: kl, ...others } = metrics;
   const tokens = rows.reduce((sum, row) => sum + row.tokens.length, 0);

@@ -133,6 +133,17 @@ describe("an RL job", () => {
     expect(steps[0]!["loss/learning_rate"]).toBe(4e-3);
   });
 
+  it("fails before its first step when rows make the learning rate of a later one too large", async () => {
+    const config = { learning_rate: 300, num_trajectories_learning_rate_multiplier_power: 1 };
+    const [large, small] = madeUpGroups(2);
+    small!.trajectories = small!.trajectories.slice(0, 3);
+    const { steps, last } = await run(await newModel(), rl(config, [small!, large!]));
+    expect(steps).toEqual([]);
+    expect(last.data.error_message).toBe(
+      "body.experimental_config.num_trajectories_learning_rate_multiplier_power: makes 300 a learning rate of 1200 in a step of 4 rows; at most 1000 can be",
+    );
+  });
+
   itUnlessSlow("lets the learning rate rise and fall over its steps", async () => {
     const config = { learning_rate: 1e-3, learning_rate_schedule: "linear", warmup_ratio: 0.5 } as const;
     const { steps } = await run(await newModel(), rl(config, madeUpGroups(4)));
