@@ -305,13 +305,14 @@ interface Reached extends Pick<JobState, "done" | "standing"> {
 /** The state of the checkpoint, which the trainer then holds: the best one where that is to be kept, else the last. */
 async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promise<AdapterState> {
   const { host, job, recipe, trainer, spec, state, base } = run;
+  const first = () => readCheckpoint(host.store.files.checkpointFolder(job.modelId, state.from), base);
+  // Moments of another objective, which the trainer left behind, are there still.
+  if (done === 0) return first();
   if (!recipe.validation?.keepBest || !standing || standing.best.done === done) {
     return captureState(trainer, spec, recipe.objective);
   }
   const { best: at } = standing;
   if (at.done === 0) host.logger.warn("no step of the training job improved its validation loss", { job: job.id });
-  const { files } = host.store;
-  const first = () => readCheckpoint(files.checkpointFolder(job.modelId, state.from), base);
   const kept = best ?? (await (at.done === 0 ? first() : readStateFile(statePath(host, job.id, at.done), spec)));
   if (!trainer.elsewhere) {
     await trainer.write("value", kept.values);
