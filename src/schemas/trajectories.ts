@@ -165,9 +165,10 @@ const history = named(
   "A conversation of a trajectory.",
 );
 
+const metricValue = z.union([z.number(), z.boolean(), z.null()]);
 const freeMetrics = field(
-  map(z.union([z.number(), z.boolean()]), MAX_METRICS).nullish(),
-  "Name to value; true and false are 1 and 0. Their means are metrics of the step.",
+  map(documentedAs(z.union([metricValue, z.nan()]), metricValue), MAX_METRICS).nullish(),
+  "Name to value; true and false are 1 and 0. NaN, which JSON writes as null, is left out. Their means are metrics of the step.",
 );
 const metadata = field(
   map(z.union([z.number(), z.string(), z.boolean(), z.null()]), MAX_METADATA).nullish(),

@@ -128,9 +128,9 @@ class Mean {
 class Means {
   readonly #means = new Map<string, Mean>();
 
-  add(record: Record<string, number | boolean> | null | undefined): void {
+  add(record: TrajectoryGroup["metrics"]): void {
     for (const [name, value] of Object.entries(record ?? {})) {
-      const number = Number(value);
+      const number = Number(value ?? Number.NaN);
       if (Number.isNaN(number)) continue;
       const mean = this.#means.get(name) ?? new Mean();
       this.#means.set(name, mean);
@@ -144,7 +144,7 @@ class Means {
 }
 
 /** Name to mean over the records that have it; true counts as 1, false as 0. */
-export function means(records: readonly (Record<string, number | boolean> | null | undefined)[]): Map<string, number> {
+export function means(records: readonly TrajectoryGroup["metrics"][]): Map<string, number> {
   const all = new Means();
   for (const record of records) all.add(record);
   return all.values();

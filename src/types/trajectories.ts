@@ -132,8 +132,11 @@ export interface Trajectory {
   initial_policy_version?: number | null;
   /** Step of the policy at the last turn. Default: that of the first. */
   final_policy_version?: number | null;
-  /** Name to value; true and false are 1 and 0. Their means are metrics of the step. */
-  metrics?: Record<string, number | boolean> | null;
+  /**
+   * Name to value; true and false are 1 and 0. NaN, which JSON writes as null, is left out. Their means are metrics of
+   * the step.
+   */
+  metrics?: Record<string, number | boolean | null> | null;
   /** Whatever belongs to it; kept, without a meaning for training. */
   metadata?: Record<string, number | string | boolean | null> | null;
   /** Lines to keep with it. */
@@ -158,8 +161,11 @@ export interface TrajectoryGroup {
   trajectories: Trajectory[];
   /** Attempts that failed: counted, never trained. */
   exceptions?: TrajectoryException[] | null;
-  /** Name to value; true and false are 1 and 0. Their means are metrics of the step. */
-  metrics?: Record<string, number | boolean> | null;
+  /**
+   * Name to value; true and false are 1 and 0. NaN, which JSON writes as null, is left out. Their means are metrics of
+   * the step.
+   */
+  metrics?: Record<string, number | boolean | null> | null;
   /** Whatever belongs to it; kept, without a meaning for training. */
   metadata?: Record<string, number | string | boolean | null> | null;
   /** Lines to keep with it. */

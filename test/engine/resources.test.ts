@@ -243,9 +243,17 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     expect((await client().trainingJobs.wait(id)).step).toBe(1);
     const logged = await client().models.log(model.id, {
       split: "val",
-      trajectory_groups: [{ trajectories: [{ messages_and_choices: [], reward: 2 }] }],
+      trajectory_groups: [
+        {
+          trajectories: [
+            { messages_and_choices: [], reward: 2, metrics: { right: true, speed: Number.NaN, steps: null } },
+            { messages_and_choices: [], reward: 2, metrics: { right: null, speed: 3, steps: Number.NaN } },
+          ],
+        },
+      ],
     });
-    expect(logged).toMatchObject({ step: 1, metrics: { "val/reward": 2 } });
+    expect(logged.metrics).toMatchObject({ "val/reward": 2, "val/right": 1, "val/speed": 3 });
+    expect(logged).toMatchObject({ step: 1, metrics: expect.not.objectContaining({ "val/steps": expect.anything() }) });
     const history = [];
     for await (const row of client().models.metrics(model.id, { limit: 1 })) history.push(row);
     expect(history.map(({ step }) => step)).toEqual([1, 1]);
