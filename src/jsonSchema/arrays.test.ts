@@ -20,6 +20,36 @@ testSchemas([
     ["[]", "[1]", '[1,"a"]'],
     ['["a"]', "[1,2]"],
   ],
+  [
+    {
+      oneOf: [
+        { contains: { const: 1 }, maxContains: 1 },
+        { type: "array", maxItems: 2 },
+      ],
+    },
+    ["[]", "[2,2]", "[1,1]", "[1,2,3]", "1"],
+    ["[1]", "[1,2]", "[1,1,1]", "[2,3,4]"],
+  ],
+  [
+    {
+      $defs: { once: { type: "array", contains: { const: 0 }, maxContains: 1 } },
+      type: "object",
+      properties: { a: { $ref: "#/$defs/once" }, b: { not: { $ref: "#/$defs/once" } } },
+    },
+    ['{"a":[0,1],"b":[0,0]}', '{"b":[1]}', '{"b":0}'],
+    ['{"a":[0,0]}', '{"a":[]}', '{"b":[0]}', '{"a":[0],"b":[0,1]}'],
+  ],
+  [
+    { contains: { contains: { type: "boolean" }, minContains: 0, maxContains: 0 }, maxContains: 2 },
+    ["[0,[]]", "[0,[],[true]]", "{}"],
+    ["[]", "[0,[],[0]]", "[[true]]"],
+  ],
+  [
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+    { if: { contains: { type: "boolean" }, maxContains: 1 }, then: { maxItems: 2 }, else: { minItems: 4 } },
+    ["[true,0]", "[true]", "[0,1,2,3]", "[true,true,0,0]", "{}"],
+    ["[true,0,0]", "[]", "[true,true]"],
+  ],
   [{ contains: { type: "null" } }, ["[null]", "[1,null,2]", "1"], ["[]", "[1]"]],
   [
     {

@@ -212,7 +212,7 @@ export function arrayShape(document: SchemaDocument, branch: Branch): ArrayShape
     .filter((node) => (node.schema as JsonObject).contains !== undefined)
     .map((node): Contained => {
       const schema = document.child(node, "contains");
-      const other = document.derive(node, "not contained", { schema: { not: schema.schema } });
+      const other = document.derive(node, "item that is not contained", { schema: { not: schema.schema } });
       return { origin: node, schema, other, from: node.containsFrom ?? 0, ...containsCounts(node) };
     });
   const unique = nodes.find((node) => (node.schema as JsonObject).uniqueItems === true) ?? null;
