@@ -25,6 +25,34 @@ testSchemas([
     ['{"k":"a"}', '{"k":"c"}'],
   ],
   [
+    {
+      type: "object",
+      oneOf: [
+        {
+          allOf: [
+            { $ref: "#/$defs/base" },
+            { type: "object", properties: { email: { type: "string" } }, required: ["id"] },
+          ],
+        },
+        { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+      ],
+      $defs: { base: { type: "object", properties: { id: { type: "integer" } }, required: ["id"] } },
+    },
+    ['{"id":1}', '{"id":1,"email":"a"}', '{"name":"x"}'],
+    ["{}", '{"id":"1"}', '{"id":1,"name":"x"}'],
+  ],
+  [{ oneOf: [{ required: ["a", "a"] }, { required: ["b"] }] }, ['{"a":1}', '{"b":1}'], ["1", "{}", '{"a":1,"b":1}']],
+  [
+    { oneOf: [{ type: "string", allOf: [{ type: "string" }] }, { maxLength: 3 }] },
+    ['"abcd"', "{}", "1", "null"],
+    ['"abc"', '""'],
+  ],
+  [
+    { anyOf: [true, true, true], not: { type: "string", minLength: 2, maxLength: 4 } },
+    ["1", '"a"', '"abcde"', "{}"],
+    ['"ab"', '"abcd"'],
+  ],
+  [
     { oneOf: [{ const: 1 }, { const: "1" }, { const: 1.0 }, { const: 2 }, { const: null }, { const: [1] }] },
     ['"1"', "2", "null", "[1]"],
     ["1", "3"],

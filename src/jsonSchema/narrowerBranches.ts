@@ -10,7 +10,8 @@ export function withoutNarrower(branches: Branch[]): Branch[] {
   /** Those that ask for least come first, each found by its last schema. */
   const kept = new Map<SchemaNode | undefined, Branch[]>();
   const narrower = new Set<Branch>();
-  for (const branch of [...branches].sort((a, b) => a.length - b.length)) {
+  const different = [...new Set(branches)];
+  for (const branch of different.toSorted((a, b) => a.length - b.length)) {
     const isNarrowerThan = (wider: Branch) => {
       spend(1);
       return wider.every((one) => branch.includes(one)) && hasTextsOf(wider, branch);
@@ -25,7 +26,7 @@ export function withoutNarrower(branches: Branch[]): Branch[] {
     if (known === undefined) kept.set(last, [branch]);
     else known.push(branch);
   }
-  return narrower.size === 0 ? branches : branches.filter((branch) => !narrower.has(branch));
+  return different.filter((branch) => !narrower.has(branch));
 }
 
 /** Whether a branch with some of the schemas of another one takes its values in each order of members in which it does. */
