@@ -2,6 +2,7 @@
 
 import { GrammarError } from "../grammar/grammarError.js";
 import { spend } from "../grammar/workBudget.js";
+import { CircularError } from "./circularError.js";
 import { isObject, type JsonObject, type Scalar, type SchemaDocument, type SchemaNode } from "./document.js";
 import { isProvablyEmpty, MAX_DEPTH } from "./emptiness.js";
 import { checkKeywords, keysOf, keywordError, listOf, namesOf, stringOf } from "./keywords.js";
@@ -19,12 +20,6 @@ const MANY_COMPARISONS = 256;
 const MAX_TOGETHER = 6;
 /** Steps of work that a comparison of two alternatives comes to. */
 const COMPARE_COST = 100;
-
-class CircularError extends GrammarError {
-  constructor(path: readonly string[]) {
-    super("refers to itself without a property or item between", path);
-  }
-}
 
 export class Branches implements BranchReader {
   private readonly known = new Map<number, Branch[]>();

@@ -24,6 +24,8 @@ test.each<[schema: unknown, path: string[], message: string]>([
   [{ $ref: "http://json-schema.org/draft-07/schema#" }, ["$ref"], "not found"],
   [{ $ref: "#" }, [], "refers to itself"],
   [{ anyOf: [{ type: "string" }, { $ref: "#" }] }, [], "refers to itself"],
+  [{ not: { $ref: "#/$defs/a" }, $defs: { a: { $ref: "#/$defs/a" } } }, ["not"], "refers to itself"],
+  [{ not: { $ref: "#/$defs/a" }, $defs: { a: { allOf: [{ $ref: "#/$defs/a" }] } } }, ["not"], "refers to itself"],
   [{ type: "text" }, ["type"], "one of"],
   [{ type: "string", format: "idn-email" }, ["format"], "cannot be enforced"],
   [{ type: "string", pattern: "a(?=b)" }, ["pattern"], "look-ahead"],

@@ -1,5 +1,6 @@
 // `not`: the schemas of which a value satisfies one exactly when it does not satisfy the given one.
 
+import { CircularError } from "./circularError.js";
 import { asFraction, compareDecimals, type Decimal, isInteger, toDecimal } from "./decimals.js";
 import {
   isObject,
@@ -42,10 +43,11 @@ const COUNTS = [
 ] as const;
 
 /**
- * The alternatives of which "not `node`" consists.
- * @throws GrammarError naming the keyword that has no exact opposite.
+ * The alternatives of which "not `node`" consists. `outer`: what `node` is a part of and is being negated.
+ * @throws GrammarError naming the keyword that has no exact opposite; CircularError.
  */
-export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[] {
+export function negate(document: SchemaDocument, node: SchemaNode, outer: readonly SchemaNode[] = []): SchemaNode[] {
+  if (outer.includes(node)) throw new CircularError(node.path);
   if (typeof node.schema === "boolean") {
     return node.schema && node.literals === undefined ? [] : [document.derive(node, "true", { schema: true })];
   }
@@ -70,7 +72,7 @@ export function negate(document: SchemaDocument, node: SchemaNode): SchemaNode[]
     ...oppositeOfMembers(document, node),
     ...oppositeOfOtherMembers(document, node, schema),
     ...oppositeOfDependencies(document, node),
-    ...oppositeOfCombinations(document, node, schema),
+    ...oppositeOfCombinations(document, node, schema, [...outer, node]),
   ];
 }
 
@@ -234,8 +236,13 @@ function oppositeOfDependencies(document: SchemaDocument, node: SchemaNode): Sch
   );
 }
 
-function oppositeOfCombinations(document: SchemaDocument, node: SchemaNode, schema: JsonObject): SchemaNode[] {
-  const found = listOf(node, "allOf").flatMap((i) => negate(document, document.child(node, "allOf", i)));
+function oppositeOfCombinations(
+  document: SchemaDocument,
+  node: SchemaNode,
+  schema: JsonObject,
+  outer: readonly SchemaNode[],
+): SchemaNode[] {
+  const found = listOf(node, "allOf").flatMap((i) => negate(document, document.child(node, "allOf", i), outer));
   if (schema.anyOf !== undefined) {
     const allOf = listOf(node, "anyOf").map((i) => ({ not: document.child(node, "anyOf", i).schema }));
     found.push(make(document, node, "anyOf", { allOf }));
@@ -249,7 +256,7 @@ function oppositeOfCombinations(document: SchemaDocument, node: SchemaNode, sche
     }
   }
   if (schema.not !== undefined) found.push(document.child(node, "not"));
-  if (schema.$ref !== undefined) found.push(...negate(document, document.resolve(node, "$ref")));
+  if (schema.$ref !== undefined) found.push(...negate(document, document.resolve(node, "$ref"), outer));
   return found.filter((one) => one.schema !== false || !isObject(one.schema));
 }
 
