@@ -167,6 +167,11 @@ export const migrations: readonly string[] = [
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX items_of_response ON response_items (response_id);
   `,
+  `
+  CREATE TABLE removed_folders (     -- of deleted rows: their files go next
+    path TEXT PRIMARY KEY            -- relative to the home
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 /**

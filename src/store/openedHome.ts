@@ -11,6 +11,7 @@ import { databaseFile, isHome } from "./homeFolder.js";
 import { type JobTable, jobTable } from "./jobs.js";
 import { migrations } from "./migrations.js";
 import { type ModelTable, modelTable } from "./models.js";
+import { type RemovedFolders, removedFolders } from "./removedFolders.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
 import type { KnownContent } from "./sweep.js";
@@ -21,6 +22,7 @@ export interface Tables {
   jobs: JobTable;
   artifacts: ArtifactTable;
   savedModels: SavedModelTable;
+  removed: RemovedFolders;
 }
 
 export function tablesOf(database: Database, home: string): Tables {
@@ -31,15 +33,23 @@ export function tablesOf(database: Database, home: string): Tables {
     jobs: jobTable(database),
     artifacts: artifactTable(database, join(home, "artifacts"), files),
     savedModels: savedModelTable(database, files),
+    removed: removedFolders(database, home, files),
   };
 }
 
-export const knownContent = ({ checkpoints, jobs, artifacts, savedModels }: Omit<Tables, "models">): KnownContent => ({
+export const knownContent = ({
+  checkpoints,
+  jobs,
+  artifacts,
+  savedModels,
+  removed,
+}: Omit<Tables, "models">): KnownContent => ({
   checkpoints: checkpoints.all,
   unfinishedJobs: () => jobs.unfinished().map(({ id }) => id),
   isJob: (id) => jobs.get(id) !== null,
   artifactIds: artifacts.ids,
   savedModelIds: savedModels.ids,
+  removedPaths: removed.paths,
 });
 
 /** What an error of a file says as a problem of the home; `path`, relative, where it names none. */

@@ -23,6 +23,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
 import { ClosedError, ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
+import { checkHome } from "./checkHome.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { equalSecrets } from "./keys.js";
 import { migrate, migrations } from "./migrations.js";
@@ -412,6 +413,7 @@ describe("the home", () => {
     mkdirSync(store.files.checkpointFolder("gone", 0), { recursive: true });
     mkdirSync(store.files.jobFolder(job.id), { recursive: true });
     mkdirSync(store.files.jobFolder("gone"), { recursive: true });
+    writeFileSync(join(store.files.jobFolder("gone"), "request.jsonl"), "{}");
     const ended = store.jobs.create({ kind: "rl", modelId: model.id, entity: "local" });
     store.finishJob(ended.id, { status: "cancelled", event: { type: "training_failed", data: {} } });
     mkdirSync(store.files.jobFolder(ended.id));
@@ -424,6 +426,7 @@ describe("the home", () => {
     mkdirSync(store.files.jobFolder("cut"));
     writeFileSync(join(store.files.jobFolder("cut"), "groups.jsonl"), "[]\n");
     writeFileSync(join(store.files.jobFolder("cut"), "request.jsonl.1234.part"), "{");
+    mkdirSync(store.files.jobFolder("begun"));
     reopen();
     const aside = [`checkpoints/${model.id}/1`, "checkpoints/gone", "jobs/gone"];
     expect(store.swept.quarantined.toSorted()).toEqual(aside.toSorted());
@@ -434,6 +437,23 @@ describe("the home", () => {
     expect(readdirSync(store.files.modelFolder(model.id))).toEqual(["0"]);
     expect(readdirSync(join(home, "jobs"))).toEqual([job.id]);
     expect(readdirSync(home)).not.toContain("temporary");
+  });
+
+  it("ends deletions that were cut off between their rows and their folders", async () => {
+    const [model, other] = [makeModel("model"), makeModel("other")];
+    for (const step of [0, 1]) for (const { id } of [model, other]) await makeCheckpoint(id, step);
+    store.transaction(() => {
+      store.checkpoints.delete(model.id, [0]);
+      store.models.delete(other.id);
+      store.removedFolders.announce(store.files.checkpointFolder(model.id, 0));
+      store.removedFolders.announce(store.files.modelFolder(other.id));
+    });
+    expect((await checkHome(home)).problems).not.toContainEqual(expect.objectContaining({ kind: "unknown" }));
+    reopen();
+    expect(store.swept).toEqual({ quarantined: [], restored: [] });
+    expect(readdirSync(join(home, "checkpoints"))).toEqual([model.id]);
+    expect(readdirSync(store.files.modelFolder(model.id))).toEqual(["1"]);
+    expect(store.removedFolders.paths()).toEqual(new Set());
   });
 
   it.each(["is missing", "is empty", "is older"])(

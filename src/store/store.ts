@@ -17,6 +17,7 @@ import { migrate, newDatabase } from "./migrations.js";
 import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } from "./models.js";
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
+import { type RemovedFolders, removedFolders } from "./removedFolders.js";
 import { type ResponseTable, responseTable } from "./responses.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
@@ -45,6 +46,7 @@ export interface Store {
   readonly baseWeights: BaseWeightsTable;
   readonly savedModels: SavedModelTable;
   readonly responses: ResponseTable;
+  readonly removedFolders: RemovedFolders;
   readonly files: HomeFiles;
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
@@ -175,6 +177,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const artifacts = artifactTable(database, join(home, "artifacts"), files);
   const savedModels = savedModelTable(database, files);
   const responses = responseTable(database);
+  const removed = removedFolders(database, home, files);
 
   function transaction<T>(action: () => T): T {
     if (!database.open) throw new ClosedError("the engine has been closed");
@@ -210,7 +213,8 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   artifacts.recover();
   savedModels.recover();
   responses.recover();
-  const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels }));
+  removed.recover();
+  const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels, removed }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
   const table = <T extends object>(functions: T): T => allThrowingDiskFull(whileOpen(database, functions));
@@ -236,6 +240,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     baseWeights: table(baseWeightsTable(database)),
     savedModels: table(savedModels),
     responses: table(responses),
+    removedFolders: table(removed),
     files: allThrowingDiskFull({ ...files, ...table({ temporary: files.temporary, makeFolder: files.makeFolder }) }),
     transaction,
     startJob: (jobId, event) =>

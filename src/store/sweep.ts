@@ -2,7 +2,7 @@
 // older one must cost nothing: what it does not know is set aside, never removed, and comes back when it is known again.
 
 import { existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { makeFolder } from "./durableFiles.js";
 
 /** What the database says there is. */
@@ -13,6 +13,8 @@ export interface KnownContent {
   isJob(id: string): boolean;
   artifactIds(): Set<string>;
   savedModelIds(): Set<string>;
+  /** Of what is being removed, relative to the home. */
+  removedPaths(): Set<string>;
 }
 
 /** Paths relative to the home. */
@@ -47,6 +49,11 @@ export function sweepHome(home: string, known: KnownContent): Swept {
 
 /** What lies in a home and no row knows, relative to it. Links are not followed. */
 export function* unknownPaths(home: string, known: KnownContent): Generator<string> {
+  const removed = known.removedPaths();
+  for (const path of pathsWithoutRow(home, known)) if (!removed.has(path)) yield path;
+}
+
+function* pathsWithoutRow(home: string, known: KnownContent): Generator<string> {
   const steps = new Map<string, Set<string>>();
   for (const { modelId, step } of known.checkpoints()) {
     steps.set(modelId, (steps.get(modelId) ?? new Set()).add(String(step)));
@@ -93,14 +100,13 @@ function restore(home: string, known: KnownContent): string[] {
 
 /**
  * Whether a folder's writing was cut off before anybody was told of it: it holds nothing but parts of files, or is a job's
- * whose request, which comes after its groups, is one.
+ * without its request, which is written last.
  */
 export function wasCutOff(folder: string): boolean {
   if (!isFolder(folder)) return false;
   const names = readdirSync(folder);
-  const parts = names.filter((name) => name.endsWith(".part"));
-  if (names.includes("request.jsonl")) return false;
-  return parts.length > 0 && (parts.length === names.length || parts.some((name) => name.startsWith("request.jsonl.")));
+  if (basename(dirname(folder)) === "jobs") return !names.includes("request.jsonl");
+  return names.length > 0 && names.every((name) => name.endsWith(".part"));
 }
 
 /** What has been set aside and is still there, relative to the home. */

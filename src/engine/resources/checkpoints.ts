@@ -49,10 +49,15 @@ export class Checkpoints implements CheckpointsResource {
     if (at >= 0) {
       throw ValidationError.at(`steps.${at}`, `step ${latest} is the model's latest and cannot be deleted`);
     }
-    const deleted = store.checkpoints.delete(model.id, steps);
+    const folderOf = (step: number) => store.files.checkpointFolder(model.id, step);
+    const deleted = store.transaction(() => {
+      const deleted = store.checkpoints.delete(model.id, steps);
+      for (const step of deleted) store.removedFolders.announce(folderOf(step));
+      return deleted;
+    });
     adapters.forget(model.id, deleted);
     await remote?.discard(store.checkpoints.steps(model.id));
-    for (const step of deleted) store.files.remove(store.files.checkpointFolder(model.id, step));
+    for (const step of deleted) store.removedFolders.remove(folderOf(step));
     const missing = [...new Set(steps)].filter((step) => !deleted.includes(step));
     return { deleted_count: deleted.length, not_found_steps: missing };
   }

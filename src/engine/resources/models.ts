@@ -258,16 +258,18 @@ export class Models implements ModelsResource {
     const steps = store.checkpoints.steps(modelId);
     const remote = await RemoteStates.of(this.#core, accessModel(store, this.#view.caller, modelId), steps);
     const model = accessModel(store, this.#view.caller, modelId);
+    const folder = store.files.modelFolder(model.id);
     const remaining = store.transaction(() => {
       const steps = store.checkpoints.steps(model.id);
       // The model goes first, so that no job can be queued for it any more; its jobs' rows stay.
       store.models.delete(model.id);
+      store.removedFolders.announce(folder);
       return steps;
     });
     await runner.cancelModel(model.id);
     adapters.forget(model.id);
     await remote?.discard([]);
-    store.files.remove(store.files.modelFolder(model.id));
+    store.removedFolders.remove(folder);
     return { model_id: model.id, deleted_checkpoints: remaining.length, deleted_run: true };
   }
 
