@@ -1,7 +1,7 @@
 // One gradient from many rows: passes that fit in memory add up to the gradient of one pass. How rows are cut into passes
 // follows from the rows alone, as long as there is room, so that the same rows give the same bits.
 
-import { AnnealError } from "../errors.js";
+import { AnnealError, ConflictError } from "../errors.js";
 import type { Trainer, TrainPass } from "../runtime/runtime.js";
 import { cutIntoPasses, type PackedRow, type PassSizes, packRows } from "./packing.js";
 import type { TokenRow } from "./tokenRow.js";
@@ -107,6 +107,7 @@ class Gradient {
     if (pass) {
       try {
         const values = toRowValues(rows, packed, pass);
+        checkFinite(values);
         const { metrics, ...gradients } = this.#part(from, to)(values);
         if (hasGradient(gradients)) await pass.backward(...toDevice(packed, gradients));
         return { ...values, metrics };
@@ -130,6 +131,7 @@ class Gradient {
   async #addEvaluated(from: number, to: number): Promise<Values> {
     const rows = this.#rows.slice(from, to);
     const values = await evaluateRows(this.#trainer, rows, this.#options);
+    checkFinite(values);
     const { metrics, ...gradients } = this.#part(from, to)(values);
     for (const pass of cutIntoPasses(rows, sizesFor(this.#trainer, this.#options))) {
       const own = slice(gradients, pass.from, pass.to);
@@ -212,6 +214,15 @@ function hasGradient({ gradient, entropyGradient = [] }: Gradients): boolean {
 /** Of rows `from` to `to` - 1. */
 function slice({ gradient, entropyGradient }: Gradients, from: number, to: number): Gradients {
   return { gradient: gradient.slice(from, to), entropyGradient: entropyGradient?.slice(from, to) };
+}
+
+/** @throws ConflictError where weights have grown until what they compute is no number any more. */
+function checkFinite({ logprobs }: RowValues): void {
+  if (logprobs.every((row) => row.every(Number.isFinite))) return;
+  throw new ConflictError("the trained weights have diverged: their logprobs are not finite any more", {
+    code: "weights_diverged",
+    hint: "train with a lower learning rate, from a checkpoint before",
+  });
 }
 
 /** Own index t of a packed row is about its token t + 1; own token 0 is token `prefixLength` of the whole row. */

@@ -137,7 +137,7 @@ export interface TrainingSession<Saved = Checkpoint> extends AsyncDisposable {
   logprobs(rows: readonly TrainingRow[]): Promise<RowLogprobs>;
   /**
    * Adds to the gradient; the rows of one call share one reduction. `metrics`: of the loss, name to value. A rejection
-   * clears the gradient.
+   * clears the gradient: ConflictError with code "weights_diverged" where the logprobs are not finite any more.
    */
   forwardBackward(
     rows: readonly TrainingRow[],

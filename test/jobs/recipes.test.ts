@@ -144,6 +144,13 @@ describe("an RL job", () => {
     );
   });
 
+  it("fails once its weights are too large to compute with", async () => {
+    const model = await newModel();
+    const { last } = await run(model, rl({ learning_rate: 1000 }, madeUpGroups(30)));
+    expect(last.data.error_message).toMatch("the trained weights have diverged");
+    expect(store.checkpoints.steps(model)).toEqual([0]);
+  });
+
   itUnlessSlow("lets the learning rate rise and fall over its steps", async () => {
     const config = { learning_rate: 1e-3, learning_rate_schedule: "linear", warmup_ratio: 0.5 } as const;
     const { steps } = await run(await newModel(), rl(config, madeUpGroups(4)));
