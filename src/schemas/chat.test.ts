@@ -141,6 +141,11 @@ describe("fields out of bounds are refused where they stand", () => {
     ["response_format", { use_beam_search: true, response_format: { type: "json_object" } }],
     ["repetition_detection", { use_beam_search: true, repetition_detection: { max_pattern_size: 1, min_count: 2 } }],
     ["priority", { use_beam_search: true, priority: 1 }],
+    ["tool_choice", { use_beam_search: true, tools: [tool], tool_choice: "required" }],
+    [
+      "tool_choice",
+      { use_beam_search: true, tools: [tool], tool_choice: { type: "function", function: { name: "add" } } },
+    ],
   ];
   test.each(cases)("%s %o", (at, fields) => {
     expect(refusal(fields).at).toBe(`body.${at}`);
@@ -212,6 +217,8 @@ describe("what is accepted", () => {
     { structured_outputs: { choice: ["a"] }, response_format: { type: "text" } },
     { messages: [{ role: "oracle", content: null, extra: true }] },
     { use_beam_search: true, frequency_penalty: 0, repetition_penalty: 1, logit_bias: {} },
+    { use_beam_search: true, tools: [tool], tool_choice: "auto" },
+    { use_beam_search: true, tools: [tool], tool_choice: "none" },
     { user: "someone" },
     { n: 4, temperature: 0 },
   ])("%o", (fields) => {

@@ -527,6 +527,8 @@ function* beamSearchContradictions(request: Fields): Generator<[path: string[], 
   if ((request.response_format?.type ?? "text") !== "text") yield [["response_format"], message];
   if ((request.repetition_detection?.max_pattern_size ?? 0) > 0) yield [["repetition_detection"], message];
   if (request.priority !== 0) yield [["priority"], message];
+  const choice = request.tool_choice ?? "none";
+  if (choice === "required" || typeof choice === "object") yield [["tool_choice"], message];
 }
 
 function isNamed(tool: z.output<typeof chatTool>, name: string): boolean {
