@@ -157,6 +157,27 @@ describe("beam search", () => {
     for (const { tokenIds } of long.choices) expect(tokenIds.length).toBeGreaterThanOrEqual(4);
   });
 
+  test("ends a beam that no token is permitted for, and choices that there are no beams for", async () => {
+    const stop = { reason: "stop", stopReason: null };
+    const empty = { text: "", tokenIds: [], logprobs: [], top: [], finish: stop };
+    const ends = async (options: Options) => {
+      const { choices, stats } = await search(options);
+      expect(choices.map(({ index }) => index)).toEqual(Array.from({ length: options.width }, (_, i) => i));
+      expect(stats).toMatchObject({ running: 0, waiting: 0, cacheUsage: 0 });
+      return choices;
+    };
+    const single = await ends({ width: 3, maxTokens: 3, allowedTokenIds: [11] });
+    expect(single[0]).toMatchObject({ tokenIds: [11, 11, 11], finish: { reason: "length", stopReason: null } });
+    expect(single.slice(1)).toMatchObject([empty, empty]);
+    const none = await ends({ width: 2, allowedTokenIds: [5], stopTokenIds: [5], minTokens: 2, stop: ["x"] });
+    expect(none).toMatchObject([empty, empty]);
+    const midway = await ends({ width: 2, allowedTokenIds: [11], badWords: [[11, 11]] });
+    expect(midway).toMatchObject([{ tokenIds: [11], text: tokenizer.decode([11]), finish: stop }, empty]);
+    const wide = await ends({ width: VOCAB + 2, maxTokens: 1 });
+    expect(new Set(wide.slice(0, VOCAB).flatMap(({ tokenIds }) => tokenIds)).size).toBe(VOCAB);
+    expect(wide.slice(VOCAB)).toMatchObject([empty, empty]);
+  });
+
   test("carries the likeliest tokens of each row when asked for", async () => {
     const { choices } = await search({ width: 2, logprobs: 3 });
     expect(choices[0]!.top).toHaveLength(6);

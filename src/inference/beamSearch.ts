@@ -44,17 +44,26 @@ interface Beam {
   text: BeamText | null;
 }
 
-interface Candidate {
+/** Outputs that a beam ends with or goes on with. */
+interface Outcome {
   beam: Beam;
-  /** Among the permitted tokens of the beam's row. */
+  /** Of the last token, among the permitted ones of the beam's row. */
   rank: number;
   cumulative: number;
+  last: BeamToken | null;
+}
+
+/** A beam with one more token. */
+interface Candidate extends Outcome {
   last: BeamToken;
 }
 
+/** How a choice ends that no token is permitted for. */
+const NOTHING_PERMITTED: Finish = { reason: "stop", stopReason: null };
+
 /** A beam that has ended. */
 interface Hypothesis {
-  candidate: Candidate;
+  outcome: Outcome;
   finish: Finish;
   score: number;
   outputs: number;
@@ -95,7 +104,7 @@ class BeamSearch implements Generation {
     this.endIds = new Set(endIds(params, loop.vocab));
     this.stopIds = new Set(params.ignoreEos ? params.stopTokenIds : this.endIds);
     this.allowed = params.allowedTokenIds === null ? null : new Set(params.allowedTokenIds);
-    this.next = new NBest(this.beam.width, isBefore);
+    this.next = new NBest<Candidate>(this.beam.width, isBefore);
     this.done = new NBest(this.beam.width, isBetter);
     this.scoring = loop.submitScoring(request, candidatesNeeded(params, this.endIds.size, loop.vocab), signal);
     this.record = this.scoring.record;
@@ -113,12 +122,16 @@ class BeamSearch implements Generation {
 
   private async search(): Promise<void> {
     const text = this.params.stop.length === 0 ? null : BeamText.empty(this.params, this.loop.tokenizer);
-    let live: Beam[] = [{ sequence: this.scoring.root, index: 0, cumulative: 0, last: null, text }];
+    const root: Beam = { sequence: this.scoring.root, index: 0, cumulative: 0, last: null, text };
+    let live = [root];
     while (live.length > 0) {
       await this.readRows(live);
       live = await this.advance(live);
     }
-    for (const [index, hypothesis] of this.done.inOrder().entries()) {
+    const best = this.done.inOrder();
+    const empty = { outcome: asItIs(root), finish: NOTHING_PERMITTED, score: Number.NEGATIVE_INFINITY, outputs: 0 };
+    while (best.length < this.beam.width) best.push(empty);
+    for (const [index, hypothesis] of best.entries()) {
       const choice = this.event(hypothesis, index);
       this.record.outputTokens[index] = choice.tokenIds.length;
       this.record.finishes[index] = choice.finish;
@@ -158,7 +171,8 @@ class BeamSearch implements Generation {
     const top = this.topOf(topIds, topLogprobs);
     const maxCandidates = 2 * this.beam.width;
     let mayStayLive = true;
-    for (let i = 0, rank = 0; i < topIds.length && rank < maxCandidates; i++) {
+    let rank = 0;
+    for (let i = 0; i < topIds.length && rank < maxCandidates; i++) {
       const token = topIds[i]!;
       if (!this.isPermitted(sequence, token)) continue;
       const logprob = topLogprobs[i]!;
@@ -172,10 +186,11 @@ class BeamSearch implements Generation {
         const last = { before: beam.last, token, logprob, top };
         const candidate = { beam, rank, cumulative, last };
         if (finish === null) this.next.offer(candidate);
-        else this.complete(candidate, finish);
+        else this.complete(candidate, sequence.outputs + 1, finish);
       }
       rank++;
     }
+    if (rank === 0) this.complete(asItIs(beam), sequence.outputs, NOTHING_PERMITTED);
   }
 
   private topOf(ids: Int32Array, logprobs: Float32Array): TopLogprobs | null {
@@ -206,11 +221,11 @@ class BeamSearch implements Generation {
     return isEnd ? { reason: "stop", stopReason: token } : null;
   }
 
-  private complete(candidate: Candidate, finish: Finish): void {
-    const { promptLength, outputs } = candidate.beam.sequence;
-    const isEnd = candidate.last.token === this.params.eosId;
-    const score = this.score(candidate.cumulative, promptLength + outputs + (isEnd ? 0 : 1));
-    this.done.offer({ candidate, finish, score, outputs: outputs + 1 });
+  private complete(outcome: Outcome, outputs: number, finish: Finish): void {
+    const { promptLength } = outcome.beam.sequence;
+    const isEnd = outcome.last !== null && outcome.last.token === this.params.eosId;
+    const score = this.score(outcome.cumulative, promptLength + outputs - (isEnd ? 1 : 0));
+    this.done.offer({ outcome, finish, score, outputs });
   }
 
   /** The length counts the prompt, without a final end of sequence. */
@@ -221,9 +236,10 @@ class BeamSearch implements Generation {
   /** The beams of the next step, forked off those whose rows have all been read; none when the search is over. */
   private async advance(parents: readonly Beam[]): Promise<Beam[]> {
     const next = this.next.inOrder();
-    this.next = new NBest(this.beam.width, isBefore);
-    const isOver = parents[0]!.sequence.outputs + 1 >= this.params.maxTokens;
-    if (isOver) for (const candidate of next) this.complete(candidate, { reason: "length", stopReason: null });
+    this.next = new NBest<Candidate>(this.beam.width, isBefore);
+    const outputs = parents[0]!.sequence.outputs + 1;
+    const isOver = outputs >= this.params.maxTokens;
+    if (isOver) for (const candidate of next) this.complete(candidate, outputs, { reason: "length", stopReason: null });
     const chosen = isOver || this.isDecided(next) ? [] : next;
 
     const forksLeft = new Map<Beam, number>();
@@ -261,9 +277,9 @@ class BeamSearch implements Generation {
     return { sequence, index, cumulative, last, text: beam.text?.after(last.token) ?? null };
   }
 
-  private event({ candidate, finish, outputs }: Hypothesis, index: number): TokensEvent {
+  private event({ outcome, finish, outputs }: Hypothesis, index: number): TokensEvent {
     const tokens = new Array<BeamToken>(outputs);
-    let last: BeamToken | null = candidate.last;
+    let { last } = outcome;
     for (let i = outputs - 1; last !== null; i--, last = last.before) tokens[i] = last;
     // As in vLLM, the id that ends a beam is among its tokens only where stops are shown.
     if (typeof finish.stopReason === "number" && !this.params.includeStop) tokens.pop();
@@ -279,8 +295,14 @@ class BeamSearch implements Generation {
   }
 }
 
+/** The beam without a further token. */
+function asItIs(beam: Beam): Outcome {
+  const { cumulative, last } = beam;
+  return { beam, rank: 0, cumulative, last };
+}
+
 /** Best first; of equal ones the earlier beam's, of one beam's the lower id. */
-function isBefore(a: Candidate, b: Candidate): boolean {
+function isBefore(a: Outcome, b: Outcome): boolean {
   if (a.cumulative !== b.cumulative) return a.cumulative > b.cumulative;
   return a.beam === b.beam ? a.rank < b.rank : a.beam.index < b.beam.index;
 }
@@ -290,7 +312,7 @@ function isBetter(a: Hypothesis, b: Hypothesis): boolean {
   if (a.score !== b.score) return a.score > b.score;
   if (a.outputs !== b.outputs) return a.outputs < b.outputs;
   const [aRanOut, bRanOut] = [a.finish.reason === "length", b.finish.reason === "length"];
-  return aRanOut === bRanOut ? isBefore(a.candidate, b.candidate) : bRanOut;
+  return aRanOut === bRanOut ? isBefore(a.outcome, b.outcome) : bRanOut;
 }
 
 /** How many of a row's likeliest tokens hold 2 x width permitted ones for certain. */

@@ -31,7 +31,6 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
       writers.ended(event.index);
     }
   }
-  for (let index = 0; index < chat.n; index++) choices[index] ??= emptyChoice(chat, index);
   return {
     id: chat.id,
     object: "chat.completion",
