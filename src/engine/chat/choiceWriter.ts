@@ -21,7 +21,6 @@ export class ChoiceWriter {
   private readonly reader: ReplyReader;
   private readonly thoughts: ThoughtTokens | null;
   private readonly logprobs: LogprobWriter;
-  private called = false;
 
   constructor(private readonly chat: PreparedChat) {
     this.reader = chat.newReader();
@@ -39,7 +38,6 @@ export class ChoiceWriter {
     this.tokens += event.tokenIds.length;
     const delta = this.reader.push(event.text);
     if (event.finish !== null) append(delta, this.reader.end());
-    if (delta.toolCalls.length > 0) this.called = true;
     this.thoughts?.push(event.tokenIds, delta.reasoning, this.reader.isAnswering);
     if (chat.hideReasoning) delta.reasoning = "";
     return {
@@ -52,7 +50,7 @@ export class ChoiceWriter {
   }
 
   private finishReason(reason: FinishReason): FinishReason {
-    return this.called && reason === "stop" ? "tool_calls" : reason;
+    return this.reader.hasCalled && reason === "stop" ? "tool_calls" : reason;
   }
 }
 

@@ -24,8 +24,8 @@ export interface ReplyPlan {
   toolFormat: ToolFormat | null;
   /** The functions that may be called. */
   offeredTools: OfferedTools;
-  /** Calls beyond these are dropped. */
-  mostCalls: number;
+  /** Calls after the first whole one are dropped. */
+  onlyOneCall: boolean;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
   needsSpecialTokens: boolean;
   /** The calls that the reply must be; null: none has to be made. */
@@ -57,7 +57,7 @@ export function planReply(
     reasoning,
     toolFormat,
     offeredTools: new Map((request.tools ?? []).map((tool) => [tool.function.name, tool.function.parameters])),
-    mostCalls: several ? Number.POSITIVE_INFINITY : 1,
+    onlyOneCall: !several,
     needsSpecialTokens: marks(reasoning, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);

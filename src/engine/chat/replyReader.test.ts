@@ -166,6 +166,28 @@ describe("tool calls", () => {
     expect(assembled(all).calls.map((call) => call.arguments)).toEqual(["{}", '{"a": 1,']);
   });
 
+  const three = '<tool_call>\n{"name": "add", "arguments": {"a": 1}, what}\n</tool_call>';
+  test.each([
+    ["cut by a stop", "stop", one, { stop: ['"b"'] }, ['{"a": 1, ']],
+    ["forced and cut by a stop", "stop", one, { stop: ['"b"'], tool_choice: "required" }, ['{"a": 1, ']],
+    ["cut by the end", "stop", one.slice(0, 50), {}, ['{"a": 1, ']],
+    ["cut after a whole one", "tool_calls", `${two}\n${one}`, { stop: ['"b"'] }, ["{}", '{"a": 1, ']],
+    ["with a fault", "stop", three, {}, ['{"a": 1}']],
+    ["with a fault, before a whole one", "tool_calls", `${three}\n${two}`, {}, ['{"a": 1}', "{}"]],
+    [
+      ...(["with a fault, before the only one", "tool_calls", `${three}\n${two}\n${one}`] as const),
+      { parallel_tool_calls: false },
+      ['{"a": 1}', "{}"],
+    ],
+  ])("a call %s: the stream ends for the reason of the whole reply, %s", async (_, reason, said, params, streamed) => {
+    const { ask, chunks } = await withTools(said);
+    const { finish_reason, stop_reason, message } = (await ask({ tools, ...params })).choices[0]!;
+    expect([finish_reason, message.tool_calls !== undefined]).toEqual([reason, reason === "tool_calls"]);
+    const all = await chunks({ tools, ...params });
+    expect(all.at(-1)!.choices[0]).toMatchObject({ finish_reason, stop_reason });
+    expect(assembled(all).calls.map((call) => call.arguments)).toEqual(streamed);
+  });
+
   test("a forced call cut off by the limit is content with its opening", async () => {
     const { ask, tokenizer } = await withTools(one);
     const said = '<tool_call>\n{"name": "add", "arguments": {"a": 1,';

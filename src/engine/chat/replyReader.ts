@@ -41,6 +41,11 @@ export class ReplyReader {
     return this.reasoning?.isAnswering ?? true;
   }
 
+  /** Whether the reply has a call that is whole. */
+  get hasCalled(): boolean {
+    return this.tools !== null && this.tools.firstWhole !== Number.POSITIVE_INFINITY;
+  }
+
   push(text: string): ReplyDelta {
     const thought = this.reasoning?.push(text) ?? { reasoning: "", content: text };
     return this.withTools(thought.reasoning, thought.content, false);
@@ -59,7 +64,7 @@ export class ReplyReader {
       if (last) read.push(this.tools.flush());
       delta.content = read.map((one) => one.content).join("");
       for (const { index, name, arguments: text } of read.flatMap((one) => one.toolCalls)) {
-        if (index >= this.plan.mostCalls) continue;
+        if (this.plan.onlyOneCall && index > this.tools.firstWhole) continue;
         delta.toolCalls.push(
           name === undefined
             ? { index, function: { arguments: text } }

@@ -16,6 +16,10 @@ export class LlamaToolParser implements ToolParser {
     this.collector = new ToolCallCollector(asTheyCome, offered);
   }
 
+  get firstWhole(): number {
+    return this.collector.firstWhole;
+  }
+
   push(text: string): ToolDelta {
     let rest = text;
     while (rest !== "") rest = this.step(rest);
@@ -60,7 +64,7 @@ export class LlamaToolParser implements ToolParser {
   private readCall(text: string): string {
     const { state, rest } = this.collector.readCall(text);
     if (state === "call") this.state = "before";
-    else if (state === "content") this.state = "text";
+    else if (state === "content" || state === "broken") this.state = "text";
     return rest;
   }
 }

@@ -43,6 +43,10 @@ export class MarkedToolParser implements ToolParser {
     this.state = marks.bareList ? "start" : "text";
   }
 
+  get firstWhole(): number {
+    return this.collector.firstWhole;
+  }
+
   push(text: string): ToolDelta {
     let rest = text;
     while (rest !== "") rest = this.step(rest);
@@ -126,7 +130,7 @@ export class MarkedToolParser implements ToolParser {
 
   private readCall(text: string): string {
     const { state, rest } = this.collector.readCall(text);
-    if (state === "content") this.state = "text";
+    if (state === "content" || state === "broken") this.state = "text";
     else if (state === "call") this.state = this.inList || this.marks.lines ? "next" : "closing";
     return rest;
   }

@@ -16,6 +16,8 @@ export interface ToolDelta {
 }
 
 export interface ToolParser {
+  /** Index of the first call that has been read to its end and is valid; Infinity: there is none. */
+  readonly firstWhole: number;
   push(text: string): ToolDelta;
   /** What was held back. */
   flush(): ToolDelta;
@@ -24,8 +26,8 @@ export interface ToolParser {
 /** The parameters of the functions that may be called, JSON Schemas, by their names. */
 export type OfferedTools = ReadonlyMap<string, unknown>;
 
-/** Whether a call is still being read, has been one, or was none, so that it is content as it stands. */
-export type CallState = "reading" | "call" | "content";
+/** Of a call: it is still being read; it has been one; it was none and is content as it stands; it broke off, handed out. */
+export type CallState = "reading" | "call" | "content" | "broken";
 
 /**
  * Reads calls one after the other and gathers what a delta will say. Calls that are handed out as they come are calls from
@@ -36,9 +38,11 @@ export class ToolCallCollector {
   private reader: CallReader | null = null;
   private announced = false;
   private calls = 0;
+  /** As of a `ToolParser`. */
+  firstWhole = Number.POSITIVE_INFINITY;
   /** What stands before the object of the call being read. */
   private before = "";
-  /** The object as far as it was read, of a call that has not been handed out. */
+  /** The object as far as it was read. */
   private object = "";
   private content: string[] = [];
   private pieces: ToolCallPiece[] = [];
@@ -77,15 +81,15 @@ export class ToolCallCollector {
       }
       if (this.asTheyCome) this.handOut(reader);
       if (state === "failed") return { state: this.breakOff(), rest: text.slice(index) };
-      if (!this.announced) this.object += character;
+      this.object += character;
       if (state === "done") return { state: this.endCall(reader), rest: text.slice(index + 1) };
     }
     return { state: "reading", rest: "" };
   }
 
-  /** The call ends here, unfinished: it is content unless it has been handed out. */
+  /** The call ends here, unfinished or not valid: it is content unless it has been handed out. */
   breakOff(): CallState {
-    const state = this.announced ? "call" : "content";
+    const state = this.announced ? "broken" : "content";
     if (state === "content") this.addContent(this.before + this.object);
     this.before = "";
     this.object = "";
@@ -93,11 +97,12 @@ export class ToolCallCollector {
   }
 
   private endCall(reader: CallReader): CallState {
+    if (!reader.isSound(this.object)) return this.breakOff();
     if (!this.asTheyCome) {
-      if (!reader.isSound(this.object)) return this.breakOff();
       this.announced = true;
       this.pieces.push({ index: this.calls++, name: reader.name!, arguments: reader.takeArguments() });
     }
+    this.firstWhole = Math.min(this.firstWhole, this.calls - 1);
     this.before = "";
     this.object = "";
     return "call";

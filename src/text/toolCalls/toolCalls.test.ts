@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { expectGathered, expectParsed, expectStreamed, streamed } from "../../../test/fixtures/toolParsing.js";
 import { TOOL_FORMATS, type ToolFormat } from "../../toolFormats.js";
 import { createToolParser, recogniseToolFormat } from "./toolCalls.js";
+import { TOOL_SYNTAX } from "./toolSyntax.js";
 
 describe("hermes", () => {
   const tool = (body: string) => `<tool_call>\n${body}\n</tool_call>`;
@@ -144,6 +145,36 @@ it("formats are recognised from what a template teaches", () => {
   for (const [name, format] of Object.entries(formats)) expect(recogniseToolFormat(read(name)), name).toBe(format);
   expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBe("qwen3_coder");
   expect(recogniseToolFormat("<tool_call>f\n<arg_key>x</arg_key> arguments")).toBeNull();
+});
+
+describe("whatever is written, there is a whole call streamed where there is one gathered", () => {
+  const whole = '{"name": "f", "arguments": {}}';
+  const pieces = [
+    ...[whole, `${whole.slice(0, -1)},`, `${whole.slice(0, -1)}, what}`, "f(x=1)", "f(x=1,", "f(x=1 y)"],
+    ...['f[ARGS]{"x": 1}', "f[ARGS]{x}", "f><parameter=x>1</parameter></function>", "f></f>", "<function="],
+    ...["[", ", ", "; ", "]", "\n"],
+  ];
+  const hasCall = (format: ToolFormat, text: string, asTheyCome: boolean) => {
+    const parser = createToolParser(format, asTheyCome);
+    const calls = [parser.push(text), parser.flush()].flatMap(({ toolCalls }) => toolCalls);
+    const isWhole = Number.isFinite(parser.firstWhole);
+    if (isWhole && calls.length === 0) expect.fail(text);
+    return isWhole;
+  };
+
+  it.each(TOOL_FORMATS)("%s", (format) => {
+    const { marks } = TOOL_SYNTAX[format];
+    const all = [...marks, ...pieces];
+    let count = 0;
+    for (let number = 0; number < all.length ** 4; number += 11) {
+      const at = (place: number) => all[Math.floor(number / all.length ** place) % all.length]!;
+      const text = marks[0] + at(3) + at(2) + at(1) + at(0);
+      const isGathered = hasCall(format, text, false);
+      if (isGathered) count++;
+      if (hasCall(format, text, true) !== isGathered) expect.fail(text);
+    }
+    expect(count).toBeGreaterThan(100);
+  });
 });
 
 const long = "y".repeat(200_000);
