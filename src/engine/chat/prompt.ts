@@ -22,7 +22,7 @@ import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimi
 
 export interface RenderedPrompt {
   tokens: number[];
-  /** What of a thought the prompt ends in, so that the reply goes on with it; null: none is open. */
+  /** What of a thought these tokens end in, so that the reply goes on with it; null: none is open. */
   thought: string | null;
   /** Whether messages and tools alone make these tokens, at any time: training can then render them again. */
   isPlain: boolean;
@@ -65,10 +65,14 @@ export async function renderPrompt(
   const last = messages.at(-1)!;
   const replyRole = addGenerationPrompt ? "assistant" : last.role;
   const reasoning = recogniseReasoning(template.source) ?? USUAL_REASONING;
-  const continued = request.continue_final_message ? contentText(last.content, "messages") : "";
+  const opens = opensIn(text, reasoning);
+  const isCut = opens > 0 && kept !== null && tokens.length === kept.count;
+  const left = isCut ? base.tokenizer.decode(tokens, EVERY_TOKEN) : text;
+  // The last message may be cut off with the mark that it begins with.
+  const goesOn = request.continue_final_message && (kept?.side !== "first" || opensIn(left, reasoning) === opens);
   return {
     tokens,
-    thought: openThought(text, continued, reasoning),
+    thought: openThought(left, goesOn ? contentText(last.content, "messages") : "", reasoning),
     isPlain:
       kept === null &&
       template === base.template &&
@@ -79,6 +83,13 @@ export async function renderPrompt(
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
   };
+}
+
+const EVERY_TOKEN = { skipSpecialTokens: false, spacesBetweenSpecialTokens: false };
+
+/** How often thoughts are opened. */
+function opensIn(text: string, { opens }: ReasoningFormat): number {
+  return opens.reduce((count, open) => count + text.split(open).length - 1, 0);
 }
 
 /** `continued`: the answer that the prompt ends with, to be gone on with. */

@@ -274,6 +274,36 @@ describe("reasoning", () => {
     });
   });
 
+  test("a prompt that is cut is read as it is left: its thought may be cut off, whole or in part, or come to its end", async () => {
+    const { ask, tokenizer } = await withThoughts("red</think>blue");
+    const count = (text: string) => tokenizer.encode(text).length;
+    const answered = { reasoning: null, content: "red</think>blue" };
+    const thought = { reasoning: "red", content: "blue" };
+    const message = async (chat_template: string, keeps: string, params: object) => {
+      const kept = { truncate_prompt_tokens: count(keeps), return_token_ids: true };
+      const { choices, prompt_token_ids } = await ask({ chat_template, ...kept, ...params });
+      expect(tokenizer.decode(prompt_token_ids!, { skipSpecialTokens: false })).toBe(keeps);
+      return choices[0]!.message;
+    };
+    const right = { truncation_side: "right" };
+    expect(await message("a b c d <think>", "a b c", right)).toMatchObject(answered);
+    expect(await message("a b <think>", "a b <think>", right)).toMatchObject(thought);
+    expect(await message("a <think> b c d", "a <think>", right)).toMatchObject(thought);
+    expect(await message("a b c <think>", " c <think>", {})).toMatchObject(thought);
+    const begun = {
+      messages: [
+        { role: "user", content: "<think> is" },
+        { role: "assistant", content: "<think> one two three" },
+      ],
+      continue_final_message: true,
+    };
+    const template = "{% for m in messages %}{{ m.content }};{% endfor %}";
+    expect(await message(template, "<think> is;<think> one two", { ...begun, ...right })).toMatchObject(thought);
+    expect(await message(template, "<think> is;", { ...begun, ...right })).toMatchObject(answered);
+    expect(await message(template, "<think> one two three", begun)).toMatchObject(thought);
+    expect(await message(template, " two three", begun)).toMatchObject(answered);
+  });
+
   test("thinking_token_budget needs a model that thinks, and counts the thoughts of the prompt", async () => {
     const { ask, device, tokenizer } = await withThoughts("Hm</think>7");
     const slots: SlotParams[] = [];
