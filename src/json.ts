@@ -225,12 +225,7 @@ class JsonReader {
         if (this.#peek() !== 0x3a) this.#fail('expected ":"');
         this.#at++;
         const value = this.#value(exact ?? (this.#depth === 1 ? (this.#fields.get(key) ?? null) : null));
-        // As JSON.parse does: a field of this name is data, not the prototype.
-        if (key === "__proto__") {
-          Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
-        } else {
-          object[key] = value;
-        }
+        setField(object, key, value);
         if (this.#separator(0x7d)) break;
       }
     }
@@ -245,4 +240,10 @@ class JsonReader {
     this.#at++;
     return byte === closing;
   }
+}
+
+/** As JSON.parse does: a field of the name "__proto__" is data, not the prototype. */
+export function setField(object: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== "__proto__") object[key] = value;
+  else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
 }

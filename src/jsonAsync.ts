@@ -4,7 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { getHeapStatistics } from "node:v8";
 import { ValidationError } from "./errors.js";
 import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
-import { type ExactFields, parseJsonText } from "./json.js";
+import { type ExactFields, parseJsonText, setField } from "./json.js";
 import {
   CLOSE_LIST,
   CLOSE_OBJECT,
@@ -269,10 +269,4 @@ class PieceReader {
 
 function ownField(exact: Exclude<ExactFields, string>, key: string): ExactFields {
   return Object.hasOwn(exact, key) ? exact[key]! : {};
-}
-
-/** As JSON.parse does: a field of the name "__proto__" is data, not the prototype. */
-function setField(object: Record<string, unknown>, key: string, value: unknown): void {
-  if (key !== "__proto__") object[key] = value;
-  else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
 }

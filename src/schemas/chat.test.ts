@@ -39,6 +39,7 @@ describe("fields out of bounds are refused where they stand", () => {
     ["logit_bias.seven", { logit_bias: { seven: 1 } }],
     ["logit_bias.7.5", { logit_bias: { "7.5": 1 } }],
     ["logit_bias.7", { logit_bias: { 7: "much" } }],
+    ["logit_bias.__proto__", { logit_bias: JSON.parse('{"__proto__": 1}') }],
     ["logprobs", { logprobs: 3 }],
     ["top_logprobs", { logprobs: true, top_logprobs: -2 }],
     ["top_logprobs", { logprobs: true, top_logprobs: "all" }],
@@ -124,8 +125,10 @@ describe("fields out of bounds are refused where they stand", () => {
     ["cache_salt", { cache_salt: "" }],
     ["cache_salt", { cache_salt: 7 }],
     ["kv_transfer_params", { kv_transfer_params: { remote: "a" } }],
+    ["kv_transfer_params", { kv_transfer_params: JSON.parse('{"__proto__": "a"}') }],
     ["engine_xargs.a", { engine_xargs: { a: { b: 1 } } }],
     ["engine_xargs.a", { engine_xargs: { a: true } }],
+    ["engine_xargs.__proto__", { engine_xargs: JSON.parse('{"__proto__": {}}') }],
     ["mm_processor_kwargs", { mm_processor_kwargs: 3 }],
     ["repetition_detection.max_pattern_size", { repetition_detection: { max_pattern_size: -1 } }],
     [

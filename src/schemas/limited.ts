@@ -4,6 +4,7 @@ import * as z from "zod";
 import { ZodArray, ZodObject, ZodRecord } from "zod";
 import { $constructor, util } from "zod/v4/core";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { setField } from "../json.js";
 
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
 export const MAX_ISSUES = 16;
@@ -54,10 +55,9 @@ const LimitedMap = $constructor("LimitedMap", (inst: z.ZodRecord & { _zod: { def
     payload.value = values;
     return inTurns(keys.length, payload, ctx, (i) => {
       const key = keys[i]!;
-      if (key === "__proto__") return;
       const result = def.valueType._zod.run({ value: input[key], issues: [] }, ctx);
       return whenDone(result, ({ value, issues }) => {
-        values[key] = value;
+        setField(values, key, value);
         addIssues(payload, key, issues);
       });
     });

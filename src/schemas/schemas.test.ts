@@ -112,6 +112,19 @@ describe("validate", () => {
     ]);
   });
 
+  it("takes a name __proto__ in a map for data, as any other", async () => {
+    const map = JSON.parse('{"__proto__": "x", "a": "y"}');
+    const kept = (value: unknown) => {
+      expect(Object.entries(value as object)).toEqual(Object.entries(map));
+      expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+    };
+    const request = { messages: [{ role: "user", content: "Hi" }], chat_template_kwargs: map, documents: [map] };
+    for (const read of [validate(chatCompletionCreate, request), await validateAsync(chatCompletionCreate, request)]) {
+      kept(read.chat_template_kwargs);
+      kept(read.documents![0]);
+    }
+  });
+
   it("lists a handful of the fields at fault, and says when there are more", () => {
     const action = (count: number) => () =>
       validate(trainingJobCreate, { model_id, trajectory_groups: Array(count).fill(5) });
