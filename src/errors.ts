@@ -46,6 +46,8 @@ export interface ValidationIssue {
   type: string;
 }
 
+const TOO_LONG = "context_length_exceeded";
+
 /** 422: the request cannot be accepted as it is. */
 export class ValidationError extends AnnealError {
   /**
@@ -70,6 +72,19 @@ export class ValidationError extends AnnealError {
   /** A single problem with a body field, given as "a.0.b". */
   static at(path: string, msg: string, type = "value_error", detail: Partial<ErrorDetail> = {}): ValidationError {
     return new ValidationError([{ loc: ["body", ...path.split(".")], msg, type }], detail);
+  }
+
+  /**
+   * A text that the model's context has no room for. Its code is OpenAI's, which clients match on.
+   * @internal
+   */
+  static tooLong(path: string, msg: string, detail: Partial<ErrorDetail> = {}): ValidationError {
+    return ValidationError.at(path, msg, TOO_LONG, { code: TOO_LONG, ...detail });
+  }
+
+  /** @internal */
+  get isTooLong(): boolean {
+    return this.code === TOO_LONG;
   }
 }
 

@@ -31,7 +31,7 @@ it("works under a path with spaces, percent signs and letters beyond ASCII", () 
       execFileSync(process.execPath, ["--import", "tsx", ...args], { cwd: folder, encoding: "utf8" });
     const [choices, long] = JSON.parse(run("use.ts")) as [number, string];
     expect(choices).toBe(1);
-    expect(long).toBe("invalid_request");
+    expect(long).toBe("context_length_exceeded");
     expect(run("src/cli/main.ts", "--version")).toMatch(/^\d+\.\d+\.\d+\n$/);
     expect(run("src/cli/main.ts", "models", "list", "--home", "a home")).toContain("anneal/tiny");
   } finally {

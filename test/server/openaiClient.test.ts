@@ -111,6 +111,11 @@ describe("the openai package", () => {
       type: "invalid_request_error",
       error: { message: expect.stringContaining("temperature") },
     });
+    for (const length of [20_000, 200_000]) {
+      const long = [{ role: "user" as const, content: "x".repeat(length) }];
+      const failure = client.chat.completions.create({ model: "anneal/tiny", messages: long });
+      await expect(failure).rejects.toMatchObject({ status: 422, code: "context_length_exceeded" });
+    }
   });
 
   it("can be served without a port", async () => {

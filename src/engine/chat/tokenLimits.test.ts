@@ -2,6 +2,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { openChat, refusal, type TestChat } from "../../../test/fixtures/chatHost.js";
 import { cpuMilliseconds } from "../../../test/fixtures/cpuTime.js";
 
+const code = "context_length_exceeded";
+
 describe("token limits", () => {
   let chat: TestChat;
   let prompt: number;
@@ -44,12 +46,12 @@ describe("token limits", () => {
 
   test("a prompt that fills or exceeds the context is refused", async () => {
     const long = (n: number) => ({ messages: [{ role: "user", content: "7".repeat(n) }], max_tokens: undefined });
-    expect((await refusal(chat.ask(long(500)))).param).toBe("input_tokens");
+    expect(await refusal(chat.ask(long(500)))).toMatchObject({ param: "input_tokens", code });
     const fit = Array.from({ length: 100 }, (_, n) => n).find(
       (n) =>
         chat.tokenizer.encode(`<|im_start|>user\n${"7".repeat(n)}<|im_end|>\n<|im_start|>assistant\n`).length === 64,
     )!;
-    expect((await refusal(chat.ask(long(fit)))).param).toBe("input_tokens");
+    expect(await refusal(chat.ask(long(fit)))).toMatchObject({ param: "input_tokens", code });
   });
 
   test("a text that cannot fit is refused before it is encoded", async () => {
@@ -57,7 +59,7 @@ describe("token limits", () => {
     // The thread that renders it may have to be started first.
     await refusal(chat.ask({ messages: [{ role: "user", content: "7".repeat(50_000) }] }));
     const started = cpuMilliseconds();
-    expect((await refusal(chat.ask({ messages }))).param).toBe("input_text");
+    expect(await refusal(chat.ask({ messages }))).toMatchObject({ param: "input_text", code });
     expect(cpuMilliseconds() - started).toBeLessThan(1000);
   });
 

@@ -55,7 +55,7 @@ export function maxOutputTokens(request: ChatRequest, prompt: number, { context,
 }
 
 function tooLong(message: string): ValidationError {
-  return ValidationError.at("messages", message, "context_length_exceeded", {
+  return ValidationError.tooLong("messages", message, {
     param: "input_tokens",
     hint: "shorten the messages, or set truncate_prompt_tokens",
   });
@@ -76,5 +76,5 @@ export function checkTextLength(
   const most = limits.context * longestToken();
   if (text.length <= most) return;
   const message = `the prompt has ${text.length} characters: more than ${most} cannot fit ${limits.context} tokens`;
-  throw ValidationError.at(field, message, "context_length_exceeded", { param: "input_text" });
+  throw ValidationError.tooLong(field, message, { param: "input_text" });
 }

@@ -107,7 +107,7 @@ async function prepare(
     if (tokens.length === 0) throw ValidationError.at(field, "has no tokens");
     if (tokens.length > limit) {
       const message = `has ${tokens.length} tokens, more than the ${limit} that the model takes`;
-      throw ValidationError.at(field, message, "context_length_exceeded", {
+      throw ValidationError.tooLong(field, message, {
         hint: "shorten it, or set truncate_prompt_tokens",
       });
     }

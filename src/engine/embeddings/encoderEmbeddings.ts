@@ -36,7 +36,7 @@ export async function createEncoderEmbeddings(
       if (limit === null && tokens > encoder.folder.maxTokens) {
         const field = typeof request.input === "string" ? "input" : `input.${from + i}`;
         const message = `has more than the ${encoder.folder.maxTokens} tokens that the model takes`;
-        throw ValidationError.at(field, message, "context_length_exceeded", {
+        throw ValidationError.tooLong(field, message, {
           hint: "shorten it, or set truncate_prompt_tokens",
         });
       }

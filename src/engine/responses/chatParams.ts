@@ -147,9 +147,6 @@ function toolParams({ tools: given, tool_choice: choice }: ResponseRequest): Rec
   };
 }
 
-export const isTooLong = (error: unknown): boolean =>
-  error instanceof ValidationError && error.issues.some(({ type }) => type === "context_length_exceeded");
-
 /** Faults of the chat completion's fields, as those of the response's. */
 export function asResponseFault(error: unknown, places: readonly (string | null)[]): unknown {
   if (!(error instanceof ValidationError)) return error;
@@ -158,7 +155,7 @@ export function asResponseFault(error: unknown, places: readonly (string | null)
     return from === "body" ? { ...issue, loc: [from, ...renamed(path, places)] } : issue;
   });
   const { code } = error;
-  const hint = isTooLong(error) ? 'shorten the input, or set truncation to "auto"' : error.hint;
+  const hint = error.isTooLong ? 'shorten the input, or set truncation to "auto"' : error.hint;
   const path = issues[0]?.loc.slice(1).join(".") ?? null;
   const known = error.issues[0]?.loc.slice(1).join(".") ?? null;
   // A parameter that is not the path says more than that.

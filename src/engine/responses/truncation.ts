@@ -1,11 +1,12 @@
 // A conversation that is too long for the context without its earliest turns.
 
+import { ValidationError } from "../../errors.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import { validateAsync } from "../../schemas/validate.js";
 import type { ChatCall, ChatHost } from "../chat/host.js";
 import { renderPrompt } from "../chat/prompt.js";
-import { type Conversation, chatParams, isTooLong } from "./chatParams.js";
+import { type Conversation, chatParams } from "./chatParams.js";
 
 /**
  * The conversation with as many of its turns as fit beside the reply: system messages stay, and the last turn does
@@ -28,7 +29,7 @@ export async function fitted(
         return (await renderPrompt(chat, base, limits, signal)).tokens.length <= limits.context - reply;
       } catch (error) {
         // What else is wrong is told when it is asked.
-        return !isTooLong(error);
+        return !(error instanceof ValidationError && error.isTooLong);
       }
     };
     const begins = whole.messages.flatMap(({ role }, index) => (role === "user" ? [index] : []));

@@ -127,7 +127,8 @@ async function inPlace<T>(field: string, work: () => T | Promise<T>): Promise<T>
   } catch (error) {
     if (!(error instanceof ValidationError) || error.issues[0]!.loc[1] !== "messages") throw error;
     const { msg, type } = error.issues[0]!;
-    const hint = type === "context_length_exceeded" ? "shorten the prompt, or set truncate_prompt_tokens" : undefined;
-    throw ValidationError.at(field, msg, type, { cause: error, ...(hint === undefined ? {} : { hint }) });
+    if (!error.isTooLong) throw ValidationError.at(field, msg, type, { cause: error });
+    const hint = "shorten the prompt, or set truncate_prompt_tokens";
+    throw ValidationError.tooLong(field, msg, { cause: error, hint });
   }
 }
