@@ -26,6 +26,15 @@ const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
 const LONG_OR_FRACTION = /(?:^|[:[,])\s*-?\d+(?:\d{15}|\.\d|[eE]-)/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
+export function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** @throws SyntaxError */
 export function parseJsonText(text: string, exact: ExactFields): unknown {
   return maySayMore(text, exact) ? new JsonReader(Buffer.from(text), exact).readAll() : (JSON.parse(text) as unknown);

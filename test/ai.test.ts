@@ -168,6 +168,15 @@ describe("a language model", () => {
     ).toEqual([]);
   });
 
+  it("makes no call that a stop has cut, in streams neither", async () => {
+    const params = { model: anneal("agent"), tools, prompt: "Weather?", stopWhen: stepCountIs(5), maxRetries };
+    const cut = { ...params, stopSequences: ['"city'] };
+    const { steps } = await generateText(cut);
+    expect(steps.map(({ toolCalls, finishReason }) => [toolCalls, finishReason])).toEqual([[[], "stop"]]);
+    const streamed = await streamText(cut).steps;
+    expect(streamed.map(({ toolCalls, finishReason }) => [toolCalls, finishReason])).toEqual([[[], "stop"]]);
+  });
+
   it("is an agent's", async () => {
     const agent = new ToolLoopAgent({ model: anneal("demo/speller"), tools, instructions: "Help." });
     const before = calls.length;

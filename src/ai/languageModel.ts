@@ -1,5 +1,6 @@
 // A model of an engine as the `ai` package takes it.
 
+import { isJson } from "../json.js";
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -182,6 +183,7 @@ class StreamParts {
     if (open !== null) yield { type: `${open.kind}-end`, id: open.id };
     if (call === null) return;
     yield { type: "tool-input-end", id: call.id };
-    yield { type: "tool-call", toolCallId: call.id, toolName: call.name, input: call.input };
+    // A reply in one piece has no call that a stop has cut.
+    if (isJson(call.input)) yield { type: "tool-call", toolCallId: call.id, toolName: call.name, input: call.input };
   }
 }

@@ -1,6 +1,7 @@
 // One tool call written as a JSON object, read character by character: its name as soon as it is known, then its
 // arguments as they come.
 
+import { isJson } from "../../json.js";
 import type { CallReader, ReaderState } from "./callReader.js";
 
 /** Keys under which models write the arguments. */
@@ -161,15 +162,6 @@ export class JsonCallReader implements CallReader {
     if (!this.hasArguments) this.giveArguments("{}");
     this.expects = "nothing";
     return "done";
-  }
-}
-
-export function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }
 

@@ -1,7 +1,7 @@
 // `name[ARGS]{...}`, `name[CALL_ID]id[ARGS]{...}` or `name{...}`: a name, and its arguments as JSON.
 
+import { isJson } from "../../json.js";
 import { ProgramReader, type Reading } from "./callReader.js";
-import { isJson } from "./jsonCallReader.js";
 
 export class NamedCallReader extends ProgramReader {
   private json = "";

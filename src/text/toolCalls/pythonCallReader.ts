@@ -1,7 +1,7 @@
 // `name(key=value, ...)`: a call of Python with keyword arguments, whose values are literals.
 
+import { isJson } from "../../json.js";
 import { ProgramReader, type Reading } from "./callReader.js";
-import { isJson } from "./jsonCallReader.js";
 
 /** Values nested deeper than this are no arguments of a function. */
 const MAX_DEPTH = 64;

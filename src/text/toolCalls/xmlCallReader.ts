@@ -1,7 +1,7 @@
 // `<function=name><parameter=key>value</parameter>...</function>`: strings are written as they are, other values as JSON.
 
+import { isJson } from "../../json.js";
 import { ProgramReader, type Reading } from "./callReader.js";
-import { isJson } from "./jsonCallReader.js";
 import { PythonCallReader } from "./pythonCallReader.js";
 import { heldLength } from "./tagSearch.js";
 import type { OfferedTools } from "./toolCallCollector.js";
