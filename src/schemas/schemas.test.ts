@@ -163,6 +163,21 @@ describe("validate", () => {
     ]);
   });
 
+  it("says of a choice between a literal and another kind all that is expected, first what was meant", () => {
+    const said = (batch_size: unknown) => {
+      const asked = { model_id, training_data_url: "https://a.example/b", config: { batch_size } };
+      try {
+        return validate(sftTrainingJobCreate, asked).config?.batch_size;
+      } catch (error) {
+        return (error as ValidationError).issues.map(({ msg, type }) => `${type}: ${msg}`);
+      }
+    };
+    expect(said(3)).toBe(3);
+    expect(said("auto")).toBe("auto");
+    expect(said(1.5)).toEqual(['int_type: Invalid input: expected int, received number; or expected "auto"']);
+    expect(said("x")).toEqual(['literal_error: Invalid input: expected "auto"; or expected number, received string']);
+  });
+
   it("ignores unknown fields on the wire and names them in process", () => {
     const body = { project: "p", name: "n", base_model: "b", colour: "red" };
     expect(validate(modelCreate, body)).toEqual({ project: "p", name: "n", base_model: "b" });

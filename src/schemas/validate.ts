@@ -42,15 +42,33 @@ function unwrapped(schema: z.ZodType): z.ZodType {
 
 type Issue = z.core.$ZodIssue;
 
+type Branches = readonly (readonly Issue[])[];
+
 /**
  * Of a union's branches, the one that was meant: the one that got deepest into the value, least of all where it is of another
  * kind altogether, then with the least to complain about.
  */
-function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] {
-  const isOtherKind = ({ code, path }: Issue) => code === "invalid_type" && path.length === 0;
+function closestBranch(branches: Branches): readonly Issue[] {
+  // What is expected to be an "int" is a number.
+  const isOtherKind = (issue: Issue) =>
+    issue.code === "invalid_type" && issue.path.length === 0 && issue.expected !== "int";
   const depth = (issues: readonly Issue[]) =>
     issues.some(isOtherKind) ? -1 : issues.reduce((most, issue) => Math.max(most, issue.path.length), 0);
   return [...branches].sort((a, b) => depth(b) - depth(a) || a.length - b.length)[0] ?? [];
+}
+
+/** Whether one of the branches is a choice of literals, and none is about what is inside the value. */
+function isLiteralOrOther(branches: Branches): boolean {
+  const issues = branches.flat();
+  return issues.some(({ code }) => code === "invalid_value") && issues.every(({ path }) => path.length === 0);
+}
+
+/** What each branch expects, that of the one which was meant first. */
+function expectations(branches: Branches): string {
+  const first = closestBranch(branches);
+  const all = [first, ...branches.filter((branch) => branch !== first)];
+  const [message, ...others] = new Set(all.flatMap((branch) => branch.slice(0, 1).map((issue) => describe(issue).msg)));
+  return [message, ...others.map((other) => other.replace(/^Invalid \w+: /, ""))].join("; or ");
 }
 
 /** As Pydantic names the rule that a bound breaks. */
@@ -78,7 +96,10 @@ function* toIssues(issues: readonly Issue[], prefix: readonly string[]): Generat
   for (const issue of issues) {
     const loc = [...prefix, ...issue.path.map(String)];
     if (issue.code === "invalid_union" && issue.errors.length > 0) {
-      yield* toIssues(closestBranch(issue.errors), loc);
+      const [closest] = closestBranch(issue.errors);
+      if (closest && isLiteralOrOther(issue.errors)) {
+        yield { loc, ...describe(closest), msg: expectations(issue.errors) };
+      } else yield* toIssues(closestBranch(issue.errors), loc);
     } else if (issue.code === "unrecognized_keys") {
       for (const key of issue.keys) yield { loc: [...loc, key], ...describe(issue) };
     } else {
