@@ -131,7 +131,7 @@ export const experimentalConfig = named(
     ),
     num_trajectories_learning_rate_multiplier_power: field(
       z.number().nullish(),
-      "A step's learning rate is multiplied by (trajectories in it) to this power.",
+      "A step's learning rate is multiplied by (rows in it) to this power: the sequences that it trains on, of which a trajectory may give several.",
       { default: 0 },
     ),
     scale_learning_rate_by_reward_std_dev: field(z.boolean().nullish(), "Accepted, without effect."),

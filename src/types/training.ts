@@ -93,7 +93,10 @@ export interface ExperimentalConfig {
   logprob_calculation_chunk_size?: number | null;
   /** Tokens of a trajectory at most; longer ones are dropped, and counted. Default: the model's context. */
   packed_sequence_length?: number | null;
-  /** A step's learning rate is multiplied by (trajectories in it) to this power. Default: 0. */
+  /**
+   * A step's learning rate is multiplied by (rows in it) to this power: the sequences that it trains on, of which a
+   * trajectory may give several. Default: 0.
+   */
   num_trajectories_learning_rate_multiplier_power?: number | null;
   /** Accepted, without effect. */
   scale_learning_rate_by_reward_std_dev?: boolean | null;
