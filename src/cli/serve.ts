@@ -8,6 +8,8 @@ import { openEngine } from "./openHome.js";
 
 /** Seconds. */
 const DEFAULT_DRAIN = 10;
+/** What clients may take to read that their requests failed, in milliseconds. */
+const MAX_FAREWELL = 2000;
 
 const flags = {
   host: text("HOST", "address to listen on (default 127.0.0.1)"),
@@ -82,7 +84,11 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
     process.stderr.write("closing; jobs go on at the next start\n");
     draining.abort();
     await listening.idle(drain * 1000);
-    await listening.close(0);
+    // What is still under way fails, which its clients are told while there are connections.
+    await engine.close().finally(async () => {
+      await listening.idle(MAX_FAREWELL);
+      await listening.close(0);
+    });
   } finally {
     await engine.close();
   }

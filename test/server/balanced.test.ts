@@ -36,6 +36,47 @@ describe("a server that drains", () => {
   });
 });
 
+describe("a server whose time to drain is over", () => {
+  const folder = mkdtempSync(join(tmpdir(), "anneal-drained-"));
+  let child: ChildProcess | undefined;
+  afterAll(() => {
+    child?.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it("tells the clients of what is under way that it failed, and ends", { timeout: 120_000 }, async () => {
+    const args = ["serve", "--port", "0", "--home", folder, "--api-key", KEY, "--drain", "0"];
+    child = spawn(process.execPath, nodeArguments(args), { stdio: ["ignore", "pipe", "ignore"] });
+    const ended = new Promise<number | null>((resolve) => child!.on("close", resolve));
+    const url = await new Promise<string>((resolve) =>
+      child!.stdout!.on("data", (chunk) => {
+        const address = /Serving .* at (\S+)\/v1/.exec(String(chunk))?.[1];
+        if (address !== undefined) resolve(address);
+      }),
+    );
+    const ask = (extra: object) => {
+      const body = JSON.stringify({
+        messages: [{ role: "user", content: "Hello" }],
+        ...{ n: 200, ignore_eos: true, ...extra },
+      });
+      return fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+    };
+    const plain = ask({});
+    const streamed = await ask({ stream: true });
+    const load = async () =>
+      ((await (await fetch(`${url}/load`, { headers })).json()) as { server_load: number }).server_load;
+    while ((await load()) < 400) expect(child.exitCode).toBeNull();
+    child.kill("SIGTERM");
+    const events = (await streamed.text()).trimEnd().split("\n\n");
+    expect(events.at(-1)).toBe("data: [DONE]");
+    expect(JSON.parse(events.at(-2)!.slice("data: ".length))).toMatchObject({ error: { code: "closed" } });
+    const answer = await plain;
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toMatchObject({ error: { code: "closed" } });
+    expect(await ended).toBe(0);
+  });
+});
+
 async function freePort(): Promise<number> {
   const server = createNetServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
