@@ -6,8 +6,8 @@ const MAX_DEPTH = 1000;
 /**
  * What of a number's spelling is kept where it says more than the number: "integers", those beyond 2^53, as bigint;
  * "floats", these and whole numbers with a fraction or exponent (`1.0`, `1e3`), as Number objects, which JSON.stringify,
- * structuredClone and arithmetic take as numbers; "spellings", those integers, and numbers that are none as SpelledNumber where
- * they would be written in another way (`1.50`).
+ * structuredClone and arithmetic take as numbers; "spellings", those integers, and as SpelledNumber numbers that are none where
+ * they would be written in another way (`1.50`) and those that no double is near (`1e400`).
  */
 export type Exactness = "integers" | "floats" | "spellings";
 
@@ -16,6 +16,16 @@ export class SpelledNumber extends Number {
   constructor(readonly spelling: string) {
     super(spelling);
   }
+
+  /** Whether a double is near it: it is neither too large for one nor so small that its double is 0. */
+  get isDouble(): boolean {
+    return isDouble(this.spelling);
+  }
+}
+
+function isDouble(spelling: string): boolean {
+  const value = Number(spelling);
+  return Number.isFinite(value) && (value !== 0 || !/^[^eE]*[1-9]/.test(spelling));
 }
 
 /** For the whole text, or for fields of the outermost object, at any depth below them. */
@@ -23,7 +33,7 @@ export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
 
 // In strings digits mostly follow other characters.
 const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
-const LONG_OR_FRACTION = /(?:^|[:[,])\s*-?\d+(?:\d{15}|\.\d|[eE]-)/;
+const LONG_OR_FRACTION = /(?:^|[:[,])\s*-?\d+(?:\d{15}|\.\d|[eE]-|[eE]\+?\d{3})/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
 export function isJson(text: string): boolean {
@@ -59,7 +69,10 @@ export function withoutFloatMarks(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutFloatMarks(item)]));
 }
 
-/** Without the SpelledNumbers of "spellings", a copy where there are some; `spellings` gets the first spelling of each number. */
+/**
+ * Without the SpelledNumbers of "spellings", a copy where there are some, with NaN for those that no double is near; `spellings`
+ * gets the first spelling of each number.
+ */
 export function withoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
   return hasSpellings(value) ? copyWithoutSpellings(value, spellings) : value;
 }
@@ -75,6 +88,7 @@ function hasSpellings(value: unknown): boolean {
 function copyWithoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (value instanceof SpelledNumber) {
+    if (!value.isDouble) return Number.NaN;
     const number = value.valueOf();
     if (!spellings.has(number)) spellings.set(number, value.spelling);
     return number;
@@ -174,6 +188,7 @@ class JsonReader {
     const value = Number(text);
     if (exact === null) return value;
     if (/^-?\d+$/.test(text)) return Number.isSafeInteger(value) ? value : BigInt(text);
+    if (exact === "spellings" && !isDouble(text)) return new SpelledNumber(text);
     if (Number.isInteger(value)) return exact === "floats" ? new Number(value) : value;
     return exact === "spellings" && String(value) !== text ? new SpelledNumber(text) : value;
   }

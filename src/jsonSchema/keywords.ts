@@ -26,9 +26,25 @@ export function checkKeywords(node: SchemaNode): void {
     throw keywordError(node, "format", `"${format}" cannot be enforced; the known ones are ${FORMAT_NAMES.join(", ")}`);
   }
   namesOf(node, "required");
+  for (const keyword of ["const", "enum"]) checkValue(schema[keyword], [...node.path, keyword]);
   if (schema.uniqueItems !== undefined && typeof schema.uniqueItems !== "boolean") {
     throw keywordError(node, "uniqueItems", "must be a boolean");
   }
+}
+
+const BEYOND_DOUBLES = "must be 0 or between 5e-324 and 1.797e308 in size, as doubles are";
+
+/** Lists and objects of constants that have been looked at: they are taken apart into further schemas. */
+const checkedValues = new WeakSet<object>();
+
+/** @throws GrammarError for a number of a constant that no double is near */
+function checkValue(value: unknown, path: readonly string[]): void {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new GrammarError(BEYOND_DOUBLES, path);
+  if (typeof value !== "object" || value === null || checkedValues.has(value)) return;
+  for (const [key, inner] of Object.entries(value)) {
+    if (typeof inner === "number" || typeof inner === "object") checkValue(inner, [...path, key]);
+  }
+  checkedValues.add(value);
 }
 
 /** Sets of one type. */
@@ -71,9 +87,8 @@ export function containsCounts(node: SchemaNode): { min: number; max: number } {
 
 function decimalOf(node: SchemaNode, keyword: string): Decimal {
   const value = (node.schema as JsonObject)[keyword];
-  if ((typeof value !== "number" || !Number.isFinite(value)) && typeof value !== "bigint") {
-    throw keywordError(node, keyword, "must be a number");
-  }
+  if (typeof value !== "number" && typeof value !== "bigint") throw keywordError(node, keyword, "must be a number");
+  if (typeof value === "number" && !Number.isFinite(value)) throw keywordError(node, keyword, BEYOND_DOUBLES);
   return toDecimal(value);
 }
 

@@ -146,6 +146,30 @@ test("numbers of a schema that are no integers are written as there", () => {
   }
 });
 
+test("numbers of a schema that no double is near are refused where they stand", async () => {
+  for (const number of ["1e400", "-1e400", "1.5e+400", "1e-400", "-0.1E-400"]) {
+    for (const [text, place] of [
+      [`{"const":${number}}`, "const"],
+      [`{"enum":[1,${number}]}`, "enum.1"],
+      [`{"properties":{"b":{"const":{"a":[0,${number}]}}}}`, "properties.b.const.a.1"],
+      [`{"not":{"enum":[2,${number}]}}`, "not.enum.1"],
+      [`{"minimum":${number}}`, "minimum"],
+      [`{"multipleOf":${number}}`, "multipleOf"],
+    ] as const) {
+      const asText: Constraint = { kind: "json_schema", schema: text, format };
+      const asValue: Constraint = { kind: "json_schema", schema: parseJsonText(text, "spellings"), format };
+      for (const constraint of [asText, asValue]) {
+        const sent = readConstraint(await constraintText(constraint));
+        const refused = { message: expect.stringContaining("doubles"), path: place.split(".") };
+        expect(() => constraintGrammar(sent, plain)).toThrow(expect.objectContaining(refused));
+      }
+    }
+  }
+  const near = '{"enum":[1.797e308,5e-324,0e-400,0.0],"default":1e400}';
+  const grammar = constraintGrammar({ kind: "json_schema", schema: near, format }, plain);
+  expect(["5e-324", "0"].map((text) => matches(grammar, text))).toEqual([true, true]);
+});
+
 test("a constraint is the same after it was text", async () => {
   const schema = {
     const: parseJsonText(
