@@ -72,6 +72,8 @@ export interface JsonSchemaOptions {
   anyOrder?: boolean;
   /** The schema is that of a function's parameters, which are written so. Default: as a JSON value. */
   parameters?: ParameterNotation;
+  /** Only the objects among the values. Default: all. */
+  isObject?: boolean;
 }
 
 /**
@@ -83,7 +85,7 @@ export function jsonSchemaToExpr(json: JsonRules, schema: unknown, options: Json
   const spellings = new Map<number, string>();
   const document = new SchemaDocument(withoutSpellings(schema, spellings) as typeof schema);
   const compiler = new SchemaCompiler(json, document, options, spellings);
-  return compiler.compile(options.parameters ?? null);
+  return compiler.compile(options);
 }
 
 /** How the members of an object are written. */
@@ -121,8 +123,12 @@ class SchemaCompiler {
     this.comma = new Separator(json.comma);
   }
 
-  compile(parameters: ParameterNotation | null): Expr {
-    const root = parameters === null ? this.value([this.document.root]) : this.parameters(parameters);
+  compile({ parameters, isObject }: JsonSchemaOptions): Expr {
+    const root = parameters
+      ? this.parameters(parameters)
+      : isObject
+        ? this.rootObject()
+        : this.value([this.document.root]);
     for (let next = this.waiting.pop(); next !== undefined; next = this.waiting.pop()) {
       this.json.rules.define(next.rule, this.alternatives(next.nodes));
     }
@@ -308,6 +314,17 @@ class SchemaCompiler {
     return countedArrayExpr(this.json, this.document, this.branches, shape, value, this.closed);
   }
 
+  private rootObject(): Expr {
+    return alt(...this.objectBranches().map((branch) => this.object(branch)));
+  }
+
+  /** Of the root. @throws GrammarError where it has none */
+  private objectBranches(): Branch[] {
+    const branches = this.branches.of([this.document.root]).filter((branch) => typeShape(branch).types.has("object"));
+    if (branches.length === 0) throw new GrammarError("allows no object, which the arguments of a function are");
+    return branches;
+  }
+
   /** The root, an object, as the parameters of a function. */
   private parameters(notation: ParameterNotation): Expr {
     const writing: MemberWriting = {
@@ -316,9 +333,8 @@ class SchemaCompiler {
       other: (name, value) => notation.parameter(name === null ? notation.name : and(name, notation.name), value),
     };
     const separator = new Separator(notation.separator(this.json));
-    const branches = this.branches.of([this.document.root]).filter((branch) => typeShape(branch).types.has("object"));
     return alt(
-      ...branches.map((branch) => {
+      ...this.objectBranches().map((branch) => {
         return this.members(branch, writing, (members) => membersExpr(this.json.rules, separator, members));
       }),
     );

@@ -6,7 +6,7 @@ import { GrammarError, within } from "../grammar/grammarError.js";
 import { ANY_CHARACTER, alt, and, type Expr, MAX_REPETITIONS, optional, repeat, seq } from "../grammar/ir.js";
 import { regexToExpr } from "../grammar/regex.js";
 import { spend } from "../grammar/workBudget.js";
-import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
+import { type JsonSchemaOptions, jsonSchemaToExpr } from "../jsonSchema/compile.js";
 import type { JsonRules } from "../jsonSchema/jsonValues.js";
 import { PARAMETER_NOTATIONS, type ParameterNotation } from "../jsonSchema/parameters.js";
 import { begunMarks, type Ending, freeOfMarks, freeTextBefore, freeTextUpTo, markExpr, without } from "./marks.js";
@@ -138,21 +138,20 @@ class TagCompiler {
     return min === 0 ? optional(seq(before, last)) : seq(before, last);
   }
 
-  private schema(schema: unknown): Expr {
+  private schema(schema: unknown, more: Partial<JsonSchemaOptions> = {}, json = this.json): Expr {
     const { closed, anyOrder } = this.options;
-    return jsonSchemaToExpr(this.json, schema, { closed, ...(anyOrder && { anyOrder }) });
+    return jsonSchemaToExpr(json, schema, { closed, ...(anyOrder && { anyOrder }), ...more });
   }
 
   private inStyle({ style = "json", json_schema }: Fields): Expr {
     if (style === "json") return within(["json_schema"], () => this.schema(json_schema));
+    if (style === "json_arguments") return within(["json_schema"], () => this.schema(json_schema, { isObject: true }));
     if (typeof style !== "string" || !Object.hasOwn(PARAMETER_NOTATIONS, style)) {
       throw new GrammarError(`the style "${String(style)}" is not supported`, ["style"]);
     }
     const parameters: ParameterNotation = PARAMETER_NOTATIONS[style as keyof typeof PARAMETER_NOTATIONS];
     const json = parameters.constants === null ? this.json : this.json.with(parameters.constants);
-    const { closed, anyOrder } = this.options;
-    const options = { closed, ...(anyOrder && { anyOrder }), parameters };
-    return within(["json_schema"], () => jsonSchemaToExpr(json, json_schema, options));
+    return within(["json_schema"], () => this.schema(json_schema, { parameters }, json));
   }
 
   private grammar(fields: Fields): Expr {

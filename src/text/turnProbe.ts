@@ -106,7 +106,7 @@ function withThoughts({ opens: [open], closes: [close] }: ReasoningFormat, answe
 function callText({ toolFormat, template }: ProbedModel): string {
   const { open, head, style, tail, close } = TOOL_SYNTAX[toolFormat!].texts(template.source);
   const given = {
-    json: '{"a": 3, "b": 4}',
+    json_arguments: '{"a": 3, "b": 4}',
     qwen_xml: "<parameter=a>\n3\n</parameter>\n<parameter=b>\n4\n</parameter>\n",
     python: "a=3, b=4",
   };

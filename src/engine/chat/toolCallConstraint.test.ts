@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { matches } from "../../../test/grammar/irMatcher.js";
+import { GrammarError } from "../../grammar/grammarError.js";
 import { constraintGrammar } from "../../structuredOutputs/constraint.js";
 import { parseToolCalls, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
+import type { RequestConstraint } from "./constraint.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
 const add = {
@@ -84,6 +86,51 @@ const grammarOf = (format: ToolFormat, template: string, name: string | null, se
   const { constraint } = toolCallConstraint(TOOL_SYNTAX[format].texts(template), tools, name, several);
   return constraintGrammar(constraint, { specialTokens: new Map(), thoughts: null });
 };
+
+const WITHOUT_OBJECTS = [
+  { type: "string" },
+  { type: ["integer", "null"] },
+  { enum: ["a"] },
+  { const: 5 },
+  { anyOf: [{ type: "string" }, { type: "array" }] },
+  { $ref: "#/$defs/a", $defs: { a: { type: "string" } } },
+  { $schema: "http://json-schema.org/draft-07/schema#", $ref: "#/$defs/a", $defs: { a: { type: "string" } } },
+];
+
+describe.each(TOOL_FORMATS)("arguments of %s calls", (format) => {
+  const { template } = written[format];
+  const constraintOf = (parameters: object, name: string | null) => {
+    const asked = { type: "function", function: { name: "ask", parameters, strict: true } };
+    return toolCallConstraint(TOOL_SYNTAX[format].texts(template), [add, asked] as never, name, true);
+  };
+  const compile = ({ constraint }: RequestConstraint) =>
+    constraintGrammar(constraint, { specialTokens: new Map(), thoughts: null });
+
+  test.each(WITHOUT_OBJECTS)("are objects, or refused where they are: %j", (parameters) => {
+    for (const name of [null, "ask"]) {
+      const wanted = constraintOf(parameters, name);
+      let refused: GrammarError | undefined;
+      try {
+        compile(wanted);
+      } catch (error) {
+        refused = error as GrammarError;
+      }
+      expect(refused).toBeInstanceOf(GrammarError);
+      expect(refused!.message).toContain("object");
+      expect(wanted.locate(refused!.path)).toEqual(["tools", "1", "function", "parameters"]);
+    }
+  });
+
+  test("are the objects among what a schema allows", () => {
+    const good = written[format].good.replace("add", "ask");
+    const bad =
+      TOOL_SYNTAX[format].texts(template).style === "json_arguments" ? good.replace(/\{"label.*?\}/, "null") : "";
+    for (const parameters of [{ type: ["object", "null"] }, { type: "object", nullable: true }, {}]) {
+      const grammar = compile(constraintOf(parameters, "ask"));
+      expect([matches(grammar, good), matches(grammar, bad)]).toEqual([true, false]);
+    }
+  });
+});
 
 describe.each(TOOL_FORMATS)("forced calls: %s", (format) => {
   const { template, good, two, bad } = written[format];

@@ -54,8 +54,6 @@ export function toolCallConstraint(
   };
 }
 
-/** Arguments are always an object. */
-function schemaOf(tool: Tool): object {
-  const parameters = withoutFloatMarks(tool.function.parameters ?? {}) as object;
-  return "type" in parameters ? parameters : { type: "object", ...parameters };
+function schemaOf(tool: Tool): unknown {
+  return withoutFloatMarks(tool.function.parameters ?? {});
 }

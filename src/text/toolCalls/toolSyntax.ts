@@ -16,7 +16,7 @@ export interface CallTexts {
   /** What stands before a call's arguments. */
   head(name: string): string;
   /** How arguments are written: a style of structural tags. */
-  style: "json" | "qwen_xml" | "python";
+  style: "json_arguments" | "qwen_xml" | "python";
   tail: string;
   between: string;
   close: string;
@@ -36,7 +36,7 @@ const quotedName = (name: string): string => JSON.stringify(name).slice(1, -1);
 
 const json = (key: "arguments" | "parameters") => ({
   head: (name: string) => `{"name": "${quotedName(name)}", "${key}": `,
-  style: "json" as const,
+  style: "json_arguments" as const,
   tail: "}",
 });
 
@@ -109,7 +109,7 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
     texts: (source) =>
       source.includes("[ARGS]")
         ? {
-            ...{ open: "", head: (name) => `[TOOL_CALLS]${name}[ARGS]`, style: "json", tail: "" },
+            ...{ open: "", head: (name) => `[TOOL_CALLS]${name}[ARGS]`, style: "json_arguments", tail: "" },
             ...{ between: "", close: "" },
           }
         : jsonList("[TOOL_CALLS] "),
