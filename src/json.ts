@@ -1,7 +1,7 @@
 // JSON text to values without losing what a number's spelling says. Not with lossless-json: it reads every text at less than half the
 // speed of the reader below, which only texts with such numbers need, and has no bound on depth.
 
-const MAX_DEPTH = 1000;
+import { CLOSE_LIST, CLOSE_OBJECT, COLON, COMMA, MAX_DEPTH, OPEN_LIST, OPEN_OBJECT, QUOTE } from "./jsonBytes.js";
 
 /**
  * What of a number's spelling is kept where it says more than the number: "integers", those beyond 2^53, as bigint;
@@ -102,7 +102,6 @@ export function jsonReason(error: unknown): string {
   return (error as Error).message.replace(/^Unexpected token.*$/s, "there is an unexpected character");
 }
 
-const quote = 0x22;
 const backslash = 0x5c;
 const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
@@ -146,12 +145,14 @@ class JsonReader {
   }
 
   #value(exact: Exactness | null): unknown {
-    switch (this.#peek()) {
-      case 0x7b:
+    const first = this.#peek();
+    if (this.#depth === MAX_DEPTH && (first === OPEN_LIST || first === OPEN_OBJECT)) return this.#tooDeep();
+    switch (first) {
+      case OPEN_OBJECT:
         return this.#object(exact);
-      case 0x5b:
+      case OPEN_LIST:
         return this.#array(exact);
-      case quote:
+      case QUOTE:
         return this.#string();
       case 0x74:
         return this.#literal("true", true);
@@ -206,7 +207,7 @@ class JsonReader {
       if (byte === backslash) {
         escaped = true;
         at++;
-      } else if (byte === quote) {
+      } else if (byte === QUOTE) {
         this.#at = at + 1;
         if (!escaped) return this.#bytes.toString("utf8", start + 1, at);
         try {
@@ -219,19 +220,34 @@ class JsonReader {
     }
   }
 
+  /** For the caller to refuse, who knows where it stands: its numbers are only numbers. */
+  #tooDeep(): unknown {
+    const start = this.#at;
+    let open = 0;
+    do {
+      const byte = this.#peek();
+      if (byte === undefined) this.#fail("unexpected end");
+      if (byte === OPEN_LIST || byte === OPEN_OBJECT) open++;
+      if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) open--;
+      if (byte === QUOTE) this.#string();
+      else this.#at++;
+    } while (open > 0);
+    return JSON.parse(this.#bytes.toString("utf8", start, this.#at)) as unknown;
+  }
+
   #enter(): void {
     this.#at++;
-    if (++this.#depth > MAX_DEPTH) this.#fail(`nested more than ${MAX_DEPTH} deep`);
+    this.#depth++;
   }
 
   #array(exact: Exactness | null): unknown[] {
     const values: unknown[] = [];
     this.#enter();
-    if (this.#peek() === 0x5d) this.#at++;
+    if (this.#peek() === CLOSE_LIST) this.#at++;
     else {
       for (;;) {
         values.push(this.#value(exact));
-        if (this.#separator(0x5d)) break;
+        if (this.#separator(CLOSE_LIST)) break;
       }
     }
     this.#depth--;
@@ -241,16 +257,16 @@ class JsonReader {
   #object(exact: Exactness | null): Record<string, unknown> {
     const object: Record<string, unknown> = {};
     this.#enter();
-    if (this.#peek() === 0x7d) this.#at++;
+    if (this.#peek() === CLOSE_OBJECT) this.#at++;
     else {
       for (;;) {
-        if (this.#peek() !== quote) this.#fail("expected a field name");
+        if (this.#peek() !== QUOTE) this.#fail("expected a field name");
         const key = this.#string();
-        if (this.#peek() !== 0x3a) this.#fail('expected ":"');
+        if (this.#peek() !== COLON) this.#fail('expected ":"');
         this.#at++;
         const value = this.#value(exact ?? (this.#depth === 1 ? (this.#fields.get(key) ?? null) : null));
         setField(object, key, value);
-        if (this.#separator(0x7d)) break;
+        if (this.#separator(CLOSE_OBJECT)) break;
       }
     }
     this.#depth--;
@@ -260,7 +276,7 @@ class JsonReader {
   /** Consumes a comma (false) or the closing byte (true). */
   #separator(closing: number): boolean {
     const byte = this.#peek();
-    if (byte !== closing && byte !== 0x2c) this.#fail('expected "," or the end');
+    if (byte !== closing && byte !== COMMA) this.#fail('expected "," or the end');
     this.#at++;
     return byte === closing;
   }

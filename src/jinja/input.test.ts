@@ -38,3 +38,9 @@ it("refuses what is not JSON", () => {
   }
   expect(() => parseJson("[".repeat(100_000))).toThrow(/nested deeper/);
 });
+
+it("writes what nests as deep as a request may", () => {
+  const json = "[".repeat(999) + "]".repeat(999);
+  expect(written(json)).toBe(json);
+  expect(compileChatTemplate("{{ x }}").render({ x: JSON.parse(json) })).toBe(json);
+});

@@ -1,9 +1,8 @@
 // What a template is given: JavaScript values, and JSON text as Python reads it.
 
+import { MAX_DEPTH } from "../jsonBytes.js";
 import { TemplateError } from "./errors.js";
 import { Dict, Float, integer, PythonObject, raise, type Value } from "./values.js";
-
-const MAX_NESTING = 200;
 
 /**
  * What a template variable may be made of: JSON, bigint for large ints, Number objects for floats that are whole
@@ -24,7 +23,7 @@ export type TemplateInput =
 
 /** Copies a value: nothing that a template does reaches the original. Fields that are undefined are left out. */
 export function fromJavaScript(input: unknown, name: string, depth = 0): Value {
-  if (depth > MAX_NESTING) throw new TemplateError("runtime", `'${name}' is nested deeper than ${MAX_NESTING}`);
+  if (depth > MAX_DEPTH) throw new TemplateError("runtime", `'${name}' is nested deeper than ${MAX_DEPTH}`);
   if (input === null || typeof input === "boolean" || typeof input === "string") return input;
   if (typeof input === "number") return numberValue(input);
   if (typeof input === "bigint") return integer(input);
@@ -73,7 +72,7 @@ class Reader {
   constructor(private readonly text: string) {}
 
   value(depth: number): Value {
-    if (depth > MAX_NESTING) this.fail(`nested deeper than ${MAX_NESTING}`);
+    if (depth > MAX_DEPTH) this.fail(`nested deeper than ${MAX_DEPTH}`);
     this.skipSpace();
     const first = this.text[this.position];
     if (first === "{") return this.object(depth);

@@ -1,5 +1,6 @@
 // How Python writes a value as text: `str` and `repr`, numbers, and JSON.
 
+import { MAX_DEPTH } from "../jsonBytes.js";
 import { budget } from "./budget.js";
 import { order } from "./comparison.js";
 import {
@@ -21,8 +22,6 @@ import {
   type Value,
 } from "./values.js";
 
-const MAX_NESTING = 200;
-
 /** What a template prints for a value. */
 export function textOfValue(value: Value): string {
   if (typeof value === "string") return value;
@@ -38,7 +37,7 @@ export function representation(value: Value): string {
 
 function write(value: Value, depth: number): string {
   budget().step();
-  if (depth > MAX_NESTING) raise("RecursionError", "maximum recursion depth exceeded while getting the repr");
+  if (depth > MAX_DEPTH) raise("RecursionError", "maximum recursion depth exceeded while getting the repr");
   const inner = (item: Value) => write(item, depth + 1);
   const list = (items: readonly Value[]) => joined(items.map(inner), ", ");
   if (value === null) return "None";
@@ -159,7 +158,7 @@ export function jsonText(value: Value, layout: JsonLayout): string {
 
 function writeJson(value: Value, layout: JsonLayout, depth: number): string {
   budget().step();
-  if (depth > MAX_NESTING) raise("RecursionError", "maximum recursion depth exceeded while encoding a JSON object");
+  if (depth > MAX_DEPTH) raise("RecursionError", "maximum recursion depth exceeded while encoding a JSON object");
   if (value === null) return "null";
   if (typeof value === "bigint") budget().step(STEPS_PER_BIG_INTEGER);
   if (typeof value === "boolean" || typeof value === "number" || typeof value === "bigint") return value.toString();

@@ -110,7 +110,8 @@ type Setting = Pick<SchemaNode, "base" | "dialect">;
 /** What a URL has as it is written. */
 const PLAIN_FRAGMENT = /^#[\w/.~$%:-]*$/;
 
-const MAX_DEPTH = 400;
+/** Levels of schemas in each other, as parts of a path. */
+export const MAX_DEPTH = 400;
 const ROOT_URI = "schema:/";
 
 export class SchemaDocument {

@@ -3,7 +3,7 @@
 import { GrammarError } from "../grammar/grammarError.js";
 import { REFUSED } from "./assertions.js";
 import { compareDecimals, type Decimal, toDecimal } from "./decimals.js";
-import { isObject, type JsonObject, type SchemaNode } from "./document.js";
+import { isObject, type JsonObject, MAX_DEPTH, type SchemaNode } from "./document.js";
 import { FORMAT_NAMES, formatIntegers, UNENFORCED_FORMATS } from "./formats.js";
 import type { Bound } from "./numbers.js";
 
@@ -26,7 +26,7 @@ export function checkKeywords(node: SchemaNode): void {
     throw keywordError(node, "format", `"${format}" cannot be enforced; the known ones are ${FORMAT_NAMES.join(", ")}`);
   }
   namesOf(node, "required");
-  for (const keyword of ["const", "enum"]) checkValue(schema[keyword], [...node.path, keyword]);
+  for (const keyword of ["const", "enum"]) checkConstant(node, keyword);
   if (schema.uniqueItems !== undefined && typeof schema.uniqueItems !== "boolean") {
     throw keywordError(node, "uniqueItems", "must be a boolean");
   }
@@ -37,14 +37,22 @@ const BEYOND_DOUBLES = "must be 0 or between 5e-324 and 1.797e308 in size, as do
 /** Lists and objects of constants that have been looked at: they are taken apart into further schemas. */
 const checkedValues = new WeakSet<object>();
 
-/** @throws GrammarError for a number of a constant that no double is near */
-function checkValue(value: unknown, path: readonly string[]): void {
-  if (typeof value === "number" && !Number.isFinite(value)) throw new GrammarError(BEYOND_DOUBLES, path);
-  if (typeof value !== "object" || value === null || checkedValues.has(value)) return;
-  for (const [key, inner] of Object.entries(value)) {
-    if (typeof inner === "number" || typeof inner === "object") checkValue(inner, [...path, key]);
-  }
-  checkedValues.add(value);
+/** @throws GrammarError for a number of a constant that no double is near, and for one that nests too deep */
+function checkConstant(node: SchemaNode, keyword: string): void {
+  const check = (value: unknown, path: readonly string[], depth: number): void => {
+    if (typeof value === "number" && !Number.isFinite(value)) throw new GrammarError(BEYOND_DOUBLES, path);
+    if (typeof value !== "object" || value === null || checkedValues.has(value)) return;
+    // Each list or object becomes a schema, two parts of a path below that of the one around it.
+    if (node.path.length + 2 * depth > MAX_DEPTH) {
+      throw keywordError(node, keyword, `nests too deep: each of its levels is two of the schema's ${MAX_DEPTH}`);
+    }
+    for (const [key, inner] of Object.entries(value)) {
+      if (typeof inner === "number" || typeof inner === "object") check(inner, [...path, key], depth + 1);
+    }
+    checkedValues.add(value);
+  };
+  // The list of an enumeration is none of its constants.
+  check((node.schema as JsonObject)[keyword], [...node.path, keyword], keyword === "enum" ? 0 : 1);
 }
 
 /** Sets of one type. */

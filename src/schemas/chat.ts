@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
 import { byDefault, extending, field, mutable, named, optionalInType, typed } from "./fields.js";
-import { list, looseObject, MAX_ISSUES, map } from "./limited.js";
+import { anyValue, list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
@@ -54,24 +54,24 @@ const MAX_BIASES = 131_072;
 const MAX_TEXTS = 16_384;
 const MAX_FIELDS = 65_536;
 
-export const freeObject = map(z.unknown(), MAX_FIELDS);
+export const freeObject = map(anyValue, MAX_FIELDS);
 
 export const message = named(
   "ChatMessageParam",
   looseObject({
     role: field(z.string().min(1), "Who says it. Roles are not restricted: the chat template decides."),
     content: field(
-      z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly (string | object)[]")]).nullish(),
+      z.union([z.string(), typed(list(anyValue, MAX_PARTS), "readonly (string | object)[]")]).nullish(),
       "A text, or parts of one: texts, or objects with a `type` that says which of their fields is the text.",
     ),
     name: field(z.string().nullish(), "Of the one who says it, where the template shows it."),
     tool_calls: field(
-      typed(list(z.unknown(), MAX_TOOLS), "readonly object[]").nullish(),
+      typed(list(anyValue, MAX_TOOLS), "readonly object[]").nullish(),
       "Of an assistant message: the functions that it called.",
     ),
     tool_call_id: field(typed(z.string().nullish(), "string"), "Of a tool message: the call that it answers."),
     reasoning: field(
-      typed(z.unknown().optional(), "string | null"),
+      typed(anyValue.optional(), "string | null"),
       "What the assistant thought, where the template shows it.",
     ),
   }),
@@ -132,14 +132,14 @@ const responseFormat = named(
     ),
     json_schema: field(jsonSchemaFormat.nullish(), 'With the type "json_schema": what the reply follows.'),
     format: field(
-      typed(z.unknown().optional(), "{ [key: string]: unknown }"),
+      typed(anyValue.optional(), "{ [key: string]: unknown }"),
       'With the type "structural_tag": either this, or `structures` and `triggers`.',
     ),
     structures: field(
-      typed(z.unknown().optional(), "readonly { begin: string; schema: { [key: string]: unknown }; end: string }[]"),
+      typed(anyValue.optional(), "readonly { begin: string; schema: { [key: string]: unknown }; end: string }[]"),
       "Where a trigger has been written, the reply goes on as one of these: with `begin`, a value of the JSON Schema `schema`, and `end`.",
     ),
-    triggers: field(typed(z.unknown().optional(), "readonly string[]"), "Texts with which a structure begins."),
+    triggers: field(typed(anyValue.optional(), "readonly string[]"), "Texts with which a structure begins."),
   }).superRefine((format, ctx) => {
     if (format.type !== "json_schema") return;
     if (format.json_schema == null) {

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { describePolicyLosses, policyLossNames } from "../policyLosses.js";
 import { documentedAs, field, named, open, typed } from "./fields.js";
-import { list, map } from "./limited.js";
+import { anyValue, list, map } from "./limited.js";
 import { uuid } from "./names.js";
 import { orderedPageQuery } from "./pages.js";
 import { trajectoryGroups, trajectoryMessage, trajectoryTools } from "./trajectories.js";
@@ -274,7 +274,7 @@ export const sftTrainingJobCreate = named(
     ),
     data: field(list(conversation, MAX_CONVERSATIONS).nullish(), "The conversations themselves."),
     config: field(sftConfig.nullish(), "Settings. Default: those of an empty one."),
-    experimental_config: field(map(z.unknown(), 1024).nullish(), "Accepted, without effect."),
+    experimental_config: field(map(anyValue, 1024).nullish(), "Accepted, without effect."),
   }),
   "A supervised fine-tuning job, with either `data` or `training_data_url`.",
 );

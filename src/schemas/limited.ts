@@ -1,10 +1,12 @@
-// Lists and maps of requests: their length is looked at before what they hold, and looking stops after a handful of faults.
+// Lists, maps and free values of requests: their length or depth is looked at before what they hold, and looking stops after a handful
+// of faults.
 
 import * as z from "zod";
 import { ZodArray, ZodObject, ZodRecord } from "zod";
 import { $constructor, util } from "zod/v4/core";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { setField } from "../json.js";
+import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 
 /** Faults that an error lists: nobody reads more of them, and a large body has millions. */
 export const MAX_ISSUES = 16;
@@ -82,6 +84,9 @@ function tooManyEntries(maximum: number, input: unknown, inst: z.core.$ZodType):
   return { code: "too_big", origin: "map", maximum, inclusive: true, message, input, inst };
 }
 
+/** Anything that does not nest too deep for what is done with it. */
+export const anyValue = z.unknown().refine((value) => !isDeep(value), DEPTH_MESSAGE);
+
 /** At most `max` elements. */
 export function list<T extends z.ZodType>(element: T, max: number): z.ZodArray<T> {
   return new LimitedList({ type: "array", element, max }).max(max) as z.ZodArray as z.ZodArray<T>;
@@ -95,7 +100,7 @@ export function map<T extends z.ZodType>(valueType: T, max: number): z.ZodRecord
 
 /** An object that may have fields beyond those of its shape, as zod's own, but at most MAX_FIELDS. */
 export function looseObject<S extends z.ZodRawShape>(shape: S): z.ZodObject<S, z.core.$loose> {
-  const def = { type: "object", shape, catchall: z.unknown() } as const;
+  const def = { type: "object", shape, catchall: anyValue } as const;
   return new LimitedObject(def) as z.ZodObject as z.ZodObject<S, z.core.$loose>;
 }
 

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
-import { list, looseObject, map } from "./limited.js";
+import { anyValue, list, looseObject, map } from "./limited.js";
 import { page } from "./pages.js";
 
 /** Pairs of `metadata`, and characters of a key and a value. */
@@ -28,18 +28,18 @@ const inputItem = named(
       id: field(z.string().nullish(), "Of an item that a response has had, kept; of an item_reference, which one."),
       role: field(z.string().nullish(), 'Of a message: "user", "assistant", "system" or "developer".'),
       content: field(
-        z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly object[]")]).nullish(),
+        z.union([z.string(), typed(list(anyValue, MAX_PARTS), "readonly object[]")]).nullish(),
         'Of a message: its text, or parts of the types "input_text" and "output_text". Of reasoning: parts of the type "reasoning_text".',
       ),
       call_id: field(z.string().nullish(), "Of a call and of its output: what ties them together."),
       name: field(z.string().nullish(), "Of a call: the function's name."),
       arguments: field(z.string().nullish(), "Of a call: JSON."),
       output: field(
-        z.union([z.string(), typed(list(z.unknown(), MAX_PARTS), "readonly object[]")]).nullish(),
+        z.union([z.string(), typed(list(anyValue, MAX_PARTS), "readonly object[]")]).nullish(),
         "Of a function_call_output: what the function gave, as text or as parts of the type input_text.",
       ),
       summary: field(
-        typed(list(z.unknown(), MAX_PARTS), "readonly object[]").nullish(),
+        typed(list(anyValue, MAX_PARTS), "readonly object[]").nullish(),
         'Of reasoning: parts of the type "summary_text", which count where it has no content.',
       ),
       encrypted_content: field(z.string().nullish(), "Of reasoning: what `include` asked for."),

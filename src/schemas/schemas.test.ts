@@ -92,6 +92,40 @@ describe("validate", () => {
     }
   });
 
+  it("names the field that nests too deep, of a request that is small or large", async () => {
+    const lists = (depth: number) => JSON.parse("[".repeat(depth) + "]".repeat(depth)) as unknown;
+    const objects = (depth: number) => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`) as unknown;
+    const message = { role: "user", content: "Hi" };
+    const tool = (parameters: unknown) => ({ type: "function", function: { name: "f", parameters } });
+    const call = (given: unknown) => ({ function: { name: "f", arguments: given } });
+    const tag = (json: unknown) => ({ type: "json_schema", json_schema: { schema: { const: json } } });
+    const cyclic: Record<string, unknown> = {};
+    cyclic.self = cyclic;
+    for (const [request, place] of [
+      [{ messages: [{ ...message, zz: lists(5000) }] }, "messages.0.zz"],
+      [{ messages: [{ ...message, zz: objects(901) }] }, "messages.0.zz"],
+      [{ messages: [{ ...message, content: [{ type: "text", zz: lists(20_000) }] }] }, "messages.0.content.0"],
+      [{ messages: [{ role: "assistant", tool_calls: [call(objects(20_000))] }] }, "messages.0.tool_calls.0"],
+      [
+        { messages: [message], tools: [tool({ type: "object", default: lists(2000) })] },
+        "tools.0.function.parameters.default",
+      ],
+      [{ messages: [message], tools: [{ ...tool({}), zz: lists(6000) }] }, "tools.0.zz"],
+      [{ messages: [message], chat_template_kwargs: { x: lists(2000) } }, "chat_template_kwargs.x"],
+      [{ messages: [message], chat_template_kwargs: cyclic }, "chat_template_kwargs.self"],
+      [{ messages: [message], response_format: tag(lists(1000)) }, "response_format.json_schema.schema.const"],
+      [{ messages: [message], structured_outputs: { json: { const: lists(1000) } } }, "structured_outputs.json.const"],
+    ] as const) {
+      const issues = [{ loc: ["body", ...place.split(".")], msg: "is nested more than 900 deep", type: "value_error" }];
+      expect(() => validate(chatCompletionCreate, request)).toThrow(expect.objectContaining({ issues }));
+      const large = { ...request, stop: Array(1000).fill("stop ".repeat(200)) };
+      await expect(validateAsync(chatCompletionCreate, request)).rejects.toMatchObject({ issues });
+      await expect(validateAsync(chatCompletionCreate, large)).rejects.toMatchObject({ issues });
+    }
+    const deepest = { messages: [{ ...message, zz: objects(900) }], tools: [tool({ default: objects(900) })] };
+    expect(issuesOf(() => validate(chatCompletionCreate, deepest))).toEqual([]);
+  });
+
   it("gives other work its turn while it checks a large value, with the same outcome", async () => {
     const trajectories = Array.from({ length: 30_000 }, () => ({ messages_and_choices: [choice], reward: 1 }));
     const value = { split: "val", trajectory_groups: [{ trajectories }] };

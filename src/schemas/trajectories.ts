@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { documentedAs, field, named, typed } from "./fields.js";
-import { list, looseObject, map } from "./limited.js";
+import { anyValue, list, looseObject, map } from "./limited.js";
 import { name } from "./names.js";
 import { loggedGroupId } from "./pages.js";
 
@@ -122,7 +122,7 @@ const choice = named(
     prompt_token_ids: field(tokenIds.nullish(), "The whole prompt that the choice continues. Default: rendered again."),
     token_ids: field(tokenIds.nullish(), "The sampled tokens, the end token included. Default: from `logprobs`."),
     sampling_settings: field(
-      z.unknown().optional(),
+      anyValue.optional(),
       "What made the sampling differ from the plain policy (temperature, filters, penalties, masks); set by the engine.",
     ),
   }),
@@ -143,7 +143,7 @@ const tool = named(
       looseObject({
         name: field(z.string(), "The function's name."),
         description: field(z.string().nullish(), "What it does, for the model."),
-        parameters: field(map(z.unknown(), MAX_FIELDS).nullish(), "JSON Schema of its arguments."),
+        parameters: field(map(anyValue, MAX_FIELDS).nullish(), "JSON Schema of its arguments."),
         strict: field(z.boolean().nullish(), "Whether its arguments follow the schema exactly."),
       }).optional(),
       "The function.",

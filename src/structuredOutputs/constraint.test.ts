@@ -170,6 +170,30 @@ test("numbers of a schema that no double is near are refused where they stand", 
   expect(["5e-324", "0"].map((text) => matches(grammar, text))).toEqual([true, true]);
 });
 
+test("a constant that nests too deep is refused where it stands", () => {
+  const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+  const refused = (schema: unknown) => {
+    try {
+      constraintGrammar({ kind: "json_schema", schema, format }, plain);
+    } catch (error) {
+      return `${(error as GrammarError).path.join(".")}: ${(error as Error).message}`;
+    }
+    return null;
+  };
+  for (const read of [(text: string) => text, (text: string) => JSON.parse(text) as unknown]) {
+    expect(refused(read(`{"const":${nested(200)}}`))).toBe(null);
+    for (const [schema, place] of [
+      [`{"const":${nested(201)}}`, "const"],
+      [`{"enum":[1,${nested(300)}]}`, "enum"],
+      [`{"properties":{"a":{"const":${nested(800)}}}}`, "properties.a.const"],
+    ] as const) {
+      expect(refused(read(schema))).toMatch(`${place}: nests too deep: each of its levels is two of the schema's 400`);
+    }
+  }
+  const text = `{"properties":{"a":{"const":[1.5,${nested(5000)}]}}}`;
+  expect(refused(text)).toBe(": is nested more than 900 deep");
+});
+
 test("a constraint is the same after it was text", async () => {
   const schema = {
     const: parseJsonText(

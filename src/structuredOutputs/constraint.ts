@@ -9,6 +9,7 @@ import { withWorkBudget } from "../grammar/workBudget.js";
 import { parseJsonText } from "../json.js";
 import { jsonSchemaToExpr } from "../jsonSchema/compile.js";
 import { DEFAULT_SPACE, JsonRules } from "../jsonSchema/jsonValues.js";
+import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 import { withLiteralTokens } from "./literalTokens.js";
 import { freeOfMarks, freeTextUpTo, markExpr } from "./marks.js";
 import { structuralTagToExpr } from "./structuralTag.js";
@@ -117,9 +118,12 @@ function spaceOf(format: JsonFormat): Expr {
 
 function parsedIfText(value: unknown): unknown {
   if (typeof value !== "string") return value;
+  let read: unknown;
   try {
-    return parseJsonText(value, "spellings");
+    read = parseJsonText(value, "spellings");
   } catch (error) {
     throw new GrammarError(`is not JSON: ${(error as Error).message}`);
   }
+  if (isDeep(read)) throw new GrammarError(DEPTH_MESSAGE);
+  return read;
 }
