@@ -6,12 +6,12 @@ import { CLOSE_LIST, CLOSE_OBJECT, COLON, COMMA, MAX_DEPTH, OPEN_LIST, OPEN_OBJE
 /**
  * What of a number's spelling is kept where it says more than the number: "integers", those beyond 2^53, as bigint;
  * "floats", these and whole numbers with a fraction or exponent (`1.0`, `1e3`), as Number objects, which JSON.stringify,
- * structuredClone and arithmetic take as numbers; "spellings", those integers, and as SpelledNumber numbers that are none where
- * they would be written in another way (`1.50`) and those that no double is near (`1e400`).
+ * structuredClone and arithmetic take as numbers; "spellings", those integers, and as SpelledNumber all other numbers that would be
+ * written in another way (`1.0`, `1.50`, `1e400`).
  */
 export type Exactness = "integers" | "floats" | "spellings";
 
-/** A number that is written as it was read. */
+/** A number that is written as it was read; where only its value counts, as a Number object. */
 export class SpelledNumber extends Number {
   constructor(readonly spelling: string) {
     super(spelling);
@@ -19,13 +19,9 @@ export class SpelledNumber extends Number {
 
   /** Whether a double is near it: it is neither too large for one nor so small that its double is 0. */
   get isDouble(): boolean {
-    return isDouble(this.spelling);
+    const value = this.valueOf();
+    return Number.isFinite(value) && (value !== 0 || !/^[^eE]*[1-9]/.test(this.spelling));
   }
-}
-
-function isDouble(spelling: string): boolean {
-  const value = Number(spelling);
-  return Number.isFinite(value) && (value !== 0 || !/^[^eE]*[1-9]/.test(spelling));
 }
 
 /** For the whole text, or for fields of the outermost object, at any depth below them. */
@@ -33,7 +29,8 @@ export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
 
 // In strings digits mostly follow other characters.
 const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
-const LONG_OR_FRACTION = /(?:^|[:[,])\s*-?\d+(?:\d{15}|\.\d|[eE]-|[eE]\+?\d{3})/;
+/** Long, or with a fraction that ends in 0 or is tiny, or with an exponent. */
+const RESPELLED = /(?:^|[:[,])\s*-?(?:\d[\d.]{15}|\d+\.\d*0(?!\d)|0\.0{6}|\d+(?:\.\d+)?[eE][+-]?\d)/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
 export function isJson(text: string): boolean {
@@ -56,32 +53,24 @@ function maySayMore(text: string, exact: ExactFields): boolean {
       ? [exact]
       : Object.entries(exact).flatMap(([field, kind]) => (text.includes(`"${field}"`) ? [kind] : []));
   return (
-    (kinds.includes("spellings") ? LONG_OR_FRACTION.test(text) : kinds.length > 0 && LONG_INTEGER.test(text)) ||
+    (kinds.includes("spellings") ? RESPELLED.test(text) : kinds.length > 0 && LONG_INTEGER.test(text)) ||
     (kinds.includes("floats") && WHOLE_FLOAT.test(text))
   );
 }
 
-/** A copy without the Number objects of "floats". */
-export function withoutFloatMarks(value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return value;
-  if (value instanceof Number) return value.valueOf();
-  if (Array.isArray(value)) return value.map(withoutFloatMarks);
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutFloatMarks(item)]));
-}
-
 /**
- * Without the SpelledNumbers of "spellings", a copy where there are some, with NaN for those that no double is near; `spellings`
- * gets the first spelling of each number.
+ * With numbers for Number objects, a copy where there are some: NaN for those that no double is near. `spellings` gets the first
+ * spelling of each number.
  */
 export function withoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
-  return hasSpellings(value) ? copyWithoutSpellings(value, spellings) : value;
+  return hasNumberObjects(value) ? copyWithoutSpellings(value, spellings) : value;
 }
 
-function hasSpellings(value: unknown): boolean {
+function hasNumberObjects(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
-  if (value instanceof SpelledNumber) return true;
-  if (Array.isArray(value)) return value.some(hasSpellings);
-  for (const key in value) if (hasSpellings((value as Record<string, unknown>)[key])) return true;
+  if (value instanceof Number) return true;
+  if (Array.isArray(value)) return value.some(hasNumberObjects);
+  for (const key in value) if (hasNumberObjects((value as Record<string, unknown>)[key])) return true;
   return false;
 }
 
@@ -93,6 +82,7 @@ function copyWithoutSpellings(value: unknown, spellings: Map<number, string>): u
     if (!spellings.has(number)) spellings.set(number, value.spelling);
     return number;
   }
+  if (value instanceof Number) return value.valueOf();
   if (Array.isArray(value)) return value.map((item) => copyWithoutSpellings(item, spellings));
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, copyWithoutSpellings(item, spellings)]));
 }
@@ -189,9 +179,8 @@ class JsonReader {
     const value = Number(text);
     if (exact === null) return value;
     if (/^-?\d+$/.test(text)) return Number.isSafeInteger(value) ? value : BigInt(text);
-    if (exact === "spellings" && !isDouble(text)) return new SpelledNumber(text);
-    if (Number.isInteger(value)) return exact === "floats" ? new Number(value) : value;
-    return exact === "spellings" && String(value) !== text ? new SpelledNumber(text) : value;
+    if (exact === "spellings" && String(value) !== text) return new SpelledNumber(text);
+    return exact === "floats" && Number.isInteger(value) ? new Number(value) : value;
   }
 
   #string(): string {

@@ -31,7 +31,7 @@ const EXACT_FIELDS: ExactFields = {
   response_format: "spellings",
   structured_outputs: "spellings",
   messages: "floats",
-  tools: "floats",
+  tools: "spellings",
   chat_template_kwargs: "floats",
 };
 

@@ -14,7 +14,7 @@ import { streamed } from "./sse.js";
 /** What a template shows is shown as it is spelled. */
 const EXACT_FIELDS: ExactFields = {
   output_config: "spellings",
-  tools: "floats",
+  tools: "spellings",
   chat_template_kwargs: "floats",
 };
 

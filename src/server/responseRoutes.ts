@@ -9,9 +9,9 @@ import { streamed, typedEvents } from "./sse.js";
 const EXACT_FIELDS: ExactFields = {
   seed: "integers",
   priority: "integers",
-  text: "integers",
-  structured_outputs: "integers",
-  tools: "floats",
+  text: "spellings",
+  structured_outputs: "spellings",
+  tools: "spellings",
   chat_template_kwargs: "floats",
 };
 

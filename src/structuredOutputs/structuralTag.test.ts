@@ -117,7 +117,7 @@ const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
         elements: [
           { type: "optional", content: number },
           { type: "plus", content: { type: "const_string", value: "ab" } },
-          { type: "repeat", min: 1, max: 2, content: { type: "regex", pattern: "[0-9]" } },
+          { type: "repeat", min: new Number(1), max: 2, content: { type: "regex", pattern: "[0-9]" } },
           { type: "star", content: { type: "const_string", value: "." } },
           { type: "repeat", min: 1, max: -1, content: { type: "const_string", value: "!" } },
         ],

@@ -312,7 +312,8 @@ function isSet(fields: Fields, name: string): boolean {
 }
 
 function countOf(fields: Fields, name: string, min: number): number {
-  const value = fields[name];
+  const given = fields[name];
+  const value = given instanceof Number ? given.valueOf() : given;
   if (Number.isInteger(value) && (value as number) >= min && (value as number) <= MAX_REPETITIONS) {
     return value as number;
   }

@@ -336,6 +336,29 @@ describe("tool_choice required and a named function", () => {
     expect(plainCalls(choices[0]!.message.tool_calls)).toEqual([["add", { a: 5 }]]);
   });
 
+  test("write numbers as the parameters spell them, which the prompt shows as Python writes them", async () => {
+    const numbers = ["0.10", "0.12345678901234567890", "12345678901234567890", "1.0"];
+    const properties = numbers.map((number, i) => `"${i}":{"const":${number}}`).join();
+    const parameters = `{"type":"object","properties":{${properties}},"required":["0","1","2","3"]}`;
+    const tool = `{"type":"function","function":{"name":"add","parameters":${parameters}}}`;
+    const request = `{"model":"hermes","messages":${JSON.stringify(hello)},"tools":[${tool}]`;
+    const forced = `${request},"tool_choice":"required","parallel_tool_calls":false,"max_tokens":500}`;
+    const { choices } = await served.chat(forced);
+    expect(choices[0]!.message.tool_calls![0]!.function.arguments.replace(/\s/g, "")).toBe(
+      '{"0":0.10,"1":0.12345678901234567890,"2":12345678901234567890,"3":1}',
+    );
+    const { tokens } = (await (await served.request("POST", "/tokenize", `${request}}`)).json()) as {
+      tokens: number[];
+    };
+    const prompt = await (await served.request("POST", "/detokenize", { model: "hermes", tokens })).text();
+    const shown = ["0.1", "0.12345678901234568", "12345678901234567890", "1.0"];
+    expect(JSON.parse(prompt).prompt).toContain(shown.map((number, i) => `"${i}": {"const": ${number}}`).join(", "));
+    const refused = await served.request("POST", "/v1/chat/completions", forced.replace("0.10", "1e-400"));
+    expect(await refused.json()).toMatchObject({
+      error: { param: "tools.0.function.parameters.properties.0.const", code: "invalid_request" },
+    });
+  });
+
   test("name the function that is called", async () => {
     const tool_choice = { type: "function", function: { name: "sub" } };
     const { message, finish_reason } = await reply({ model: "hermes", tools, tool_choice, ...start("[sub]") });

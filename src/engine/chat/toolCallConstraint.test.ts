@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { matches } from "../../../test/grammar/irMatcher.js";
 import { GrammarError } from "../../grammar/grammarError.js";
+import { parseJsonText } from "../../json.js";
 import { constraintGrammar } from "../../structuredOutputs/constraint.js";
 import { parseToolCalls, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
@@ -170,6 +171,25 @@ test("values of every kind in parameters that are no JSON object", () => {
   const python = grammarOf("pythonic", "", "add", true);
   for (const value of ['"C"', "None", "7"]) expect(matches(python, `[add(count=1, unit=${value})]`)).toBe(true);
   for (const value of ["null", "C"]) expect(matches(python, `[add(count=1, unit=${value})]`)).toBe(false);
+});
+
+test("numbers of parameters are as they are spelled, and read back as numbers", () => {
+  const values = parseJsonText('{"properties": {"x": {"enum": [1.50, 2.0, 12345678901234567890]}}}', "spellings");
+  const given = [new Number(2), new Number(1.5)];
+  for (const [parameters, numbers] of [
+    [values, ["1.50", "2", "12345678901234567890"]],
+    [{ properties: { x: { enum: given } } }, ["2", "1.5"]],
+  ] as const) {
+    const tool = { type: "function", function: { name: "add", parameters } };
+    const { constraint } = toolCallConstraint(TOOL_SYNTAX.qwen3_coder.texts(""), [tool] as never, "add", false);
+    const grammar = constraintGrammar(constraint, { specialTokens: new Map(), thoughts: null });
+    for (const number of [...numbers, "1.500", "2.0"]) {
+      const text = `<tool_call>\n<function=add>\n<parameter=x>\n${number}\n</parameter>\n</function>\n</tool_call>`;
+      expect([number, matches(grammar, text)]).toEqual([number, (numbers as readonly string[]).includes(number)]);
+      const { toolCalls } = parseToolCalls("qwen3_coder", text, new Map([["add", parameters]]));
+      expect(toolCalls[0]!.arguments.replace(/\s/g, "")).toBe(`{"x":${number}}`);
+    }
+  }
 });
 
 test("Mistral's calls are a list where the template writes one", () => {

@@ -1,6 +1,5 @@
 // A reply that must be tool calls, each with arguments that its function's parameters allow.
 
-import { withoutFloatMarks } from "../../json.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import type { CallTexts } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
@@ -14,7 +13,7 @@ export function toolCallConstraint(
   name: string | null,
   several: boolean,
 ): RequestConstraint {
-  const argumentsOf = (tool: Tool) => ({ type: "json_schema", json_schema: schemaOf(tool), style });
+  const argumentsOf = (tool: Tool) => ({ type: "json_schema", json_schema: tool.function.parameters ?? {}, style });
   const constraint = (elements: object[]): RequestConstraint["constraint"] => ({
     kind: "structural_tag",
     tag: { format: { type: "sequence", elements } },
@@ -52,8 +51,4 @@ export function toolCallConstraint(
     // "format", "elements", "1", "tags", i, "content", "json_schema", ...
     locate: (path) => ["tools", path[4] ?? "0", "function", "parameters", ...path.slice(7)],
   };
-}
-
-function schemaOf(tool: Tool): unknown {
-  return withoutFloatMarks(tool.function.parameters ?? {});
 }

@@ -1,7 +1,6 @@
 // One response on its way from request to answer: the chat completion below it, read into items and events.
 
 import { AnnealError, ValidationError } from "../../errors.js";
-import { withoutFloatMarks } from "../../json.js";
 import { stringifyAsync } from "../../jsonPieces.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { Store } from "../../store/store.js";
@@ -256,8 +255,6 @@ function emptyResponse(request: ResponseRequest): ModelResponse {
 
 /** What JSON can say of a value whose numbers were read exactly. */
 function plainJson(value: unknown): unknown {
-  const text = JSON.stringify(withoutFloatMarks(value), (_, item: unknown) =>
-    typeof item === "bigint" ? Number(item) : item,
-  );
+  const text = JSON.stringify(value, (_, item: unknown) => (typeof item === "bigint" ? Number(item) : item));
   return JSON.parse(text) as unknown;
 }

@@ -101,7 +101,7 @@ function typesOf(schema: unknown): ReadonlySet<string> | null {
 function typeOf(value: unknown): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
-  return typeof value;
+  return typeof value === "bigint" || value instanceof Number ? "number" : typeof value;
 }
 
 /** Templates print what is neither text nor an object as Python does. */
