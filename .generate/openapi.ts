@@ -1,5 +1,6 @@
-// Prints the OpenAPI document, which travels in the package as `openapi.json`.
+// Writes the OpenAPI document, which travels in the package, into the file that is named.
 
+import { writeFileSync } from "node:fs";
 import { httpDocument } from "./http.js";
 
-process.stdout.write(`${JSON.stringify(httpDocument())}\n`);
+writeFileSync(process.argv[2]!, `${JSON.stringify(httpDocument())}\n`);

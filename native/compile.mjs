@@ -76,7 +76,7 @@ const { version } = JSON.parse(readFileSync(join(NATIVE, "..", "package.json"), 
 /** Flags of single files, by their names. */
 const FLAGS_OF = { ...INSTRUCTION_SETS.x64, ...INSTRUCTION_SETS.arm64, "addon.cpp": [`-DANNEAL_VERSION="${version}"`] };
 
-export const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
+const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
 
 /**
  * @typedef {object} CompileOptions

@@ -3,8 +3,8 @@
 //   node native/pack.mjs                                          the root package and one for every platform
 //   node native/pack.mjs --targets linux-x64,linux-arm64-musl     only these platforms
 //
-// The root package holds the bundle, the embedded model and the sources of the core; a platform's package holds the compiled
-// core alone. No package has a script that an installer would run.
+// The root package holds what `files` of package.json names: the bundle, the embedded model and the sources of the core. A
+// platform's package holds the compiled core alone. No package has a script that an installer would run.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { bundle } from "../.bundle.mjs";
-import { CompileError, compile, NOT_THE_ADDON, TARGETS } from "./compile.mjs";
+import { CompileError, compile, TARGETS } from "./compile.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const PACKAGES = join(ROOT, "native", "build", "packages");
@@ -100,7 +100,7 @@ function rootManifest(targets) {
     ...commonFields(),
     type,
     engines: { node: NODE },
-    exports: { ...exports, "./openapi.json": "./openapi.json" },
+    exports,
     bin,
     sideEffects: false,
     dependencies: { ...dependencies, "better-sqlite3": SQLITE },
@@ -116,14 +116,9 @@ async function rootPackage(folder, targets) {
   await bundle({ outdir: dist, node: NODE });
   leadMapsToSources(dist, folder);
   copyDeclarations(dist);
-  const inNative = readdirSync(join(ROOT, "native")).filter((entry) => entry !== "build");
-  const paths = ["src", "models/tiny", "LICENSE", "README.md", ...inNative.map((entry) => join("native", entry))];
-  for (const path of paths) {
-    cpSync(join(ROOT, path), join(folder, path), { recursive: true, filter: isForUsers });
-  }
+  for (const path of filesOfRoot()) cpSync(join(ROOT, path), join(folder, path));
   leadLinksToRepository(join(folder, "README.md"));
-  const document = run(process.execPath, ["--import", "tsx", join(".generate", "openapi.ts")], ROOT);
-  writeFileSync(join(folder, "openapi.json"), document);
+  run(process.execPath, ["--import", "tsx", join(".generate", "openapi.ts"), join(dist, "openapi.json")], ROOT);
   writeManifest(folder, rootManifest(targets));
   return folder;
 }
@@ -150,12 +145,10 @@ function leadMapsToSources(dist, folder) {
   }
 }
 
-/** Of native what compiles the core or explains it, of the rest all but tests. */
-function isForUsers(path) {
-  if (statSync(path).isDirectory()) return true;
-  if (!relative(ROOT, path).startsWith("native")) return !path.endsWith(".test.ts");
-  if (path.endsWith(".cpp")) return !NOT_THE_ADDON.test(path);
-  return /\.(h|md)$|compile\.mjs$/.test(path) && !/(_fixture|reference)\.h$/.test(path);
+/** What package.json names as `files`, but for what is made anew: its own text and dist. */
+function filesOfRoot() {
+  const [{ files }] = JSON.parse(run("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], ROOT));
+  return files.map(({ path }) => path).filter((path) => path !== "package.json" && !path.startsWith("dist/"));
 }
 
 /** The declarations that the public ones lead to. */

@@ -60,7 +60,7 @@ it("carries the guides and both references, and leads its README's links to the 
   for (const guide of guides) expect(existsSync(join(folder, "anneal", guide.split("#")[0]!)), guide).toBe(true);
   expect(file("src/types/README.md")).toContain("### EngineOptions");
   expect(file("src/schemas/README.md")).toContain("### POST /v1/chat/completions");
-  expect(JSON.parse(file("openapi.json")).paths["/v1/chat/completions"].post).toBeTypeOf("object");
+  expect(JSON.parse(file("dist/openapi.json")).paths["/v1/chat/completions"].post).toBeTypeOf("object");
 });
 
 it("carries what compiles the core, and no test", () => {
