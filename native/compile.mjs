@@ -199,7 +199,9 @@ export function compilerFor(target) {
 function zig() {
   for (const words of [["zig"], ["python3", "-m", "ziglang"]])
     if (spawnSync(words[0], [...words.slice(1), "version"], { stdio: "ignore" }).status === 0) return words;
-  throw new CompileError("another platform's core is compiled by Zig, which is not there: pip install ziglang");
+  throw new CompileError(
+    "there is no Zig, which compiles the cores of packages and of other platforms: pip install ziglang",
+  );
 }
 
 function gccFlags(compiler) {

@@ -4,7 +4,8 @@
 //   node native/pack.mjs --targets linux-x64,linux-arm64-musl     only these platforms
 //
 // The root package holds what `files` of package.json names: the bundle, the embedded model and the sources of the core. A
-// platform's package holds the compiled core alone. No package has a script that an installer would run.
+// platform's package holds the compiled core alone. No package has a script that an installer would run. Cores are compiled by
+// Zig, this platform's too, for the oldest systems that they run on.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
