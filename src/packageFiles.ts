@@ -16,6 +16,7 @@ interface Manifest {
   name?: string;
   version: string;
   engines: { node: string };
+  optionalDependencies?: Record<string, string>;
 }
 
 /** By the default export: webpack puts something of its own in place of the named one. */
@@ -75,6 +76,10 @@ export function minNode(): number {
   const range = typeof ANNEAL_NODE === "string" ? ANNEAL_NODE : manifest(packageFolder())!.engines.node;
   return Number.parseInt(range.replace(/^\D*/, ""), 10);
 }
+
+/** Whether an installer brings `name` with this package where it fits the machine: published packages name cores, a clone has none. */
+export const isOptionalDependency = (name: string): boolean =>
+  manifest(packageFolder())?.optionalDependencies?.[name] !== undefined;
 
 function manifest(folder: URL): Manifest | null {
   try {

@@ -1,5 +1,5 @@
-import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -36,5 +36,29 @@ it("works under a path with spaces, percent signs and letters beyond ASCII", () 
     expect(run("src/cli/main.ts", "models", "list", "--home", "a home")).toContain("anneal/tiny");
   } finally {
     rmSync(top, { recursive: true, force: true });
+  }
+});
+
+it("says of a core that is missing whether to compile it or to install it again", () => {
+  const folder = mkdtempSync(join(tmpdir(), "anneal-missing-"));
+  try {
+    for (const path of ["package.json", "src", "models/tiny"])
+      cpSync(own(path), join(folder, path), { recursive: true });
+    symlinkSync(own("node_modules"), join(folder, "node_modules"));
+    const said = () => {
+      const { stderr } = spawnSync(process.execPath, ["--import", "tsx", "src/cli/main.ts", "demo"], {
+        cwd: folder,
+        encoding: "utf8",
+      });
+      return stderr;
+    };
+    expect(said()).toMatch(/is not compiled yet[\s\S]*run `npx anneal build`/);
+    const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    const core = `@anneal/${process.platform}-${process.arch}`;
+    const published = { ...manifest, optionalDependencies: { [core]: manifest.version } };
+    writeFileSync(join(folder, "package.json"), JSON.stringify(published));
+    expect(said()).toContain(`its package ${core} is an optional dependency, which the installer left out`);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 });

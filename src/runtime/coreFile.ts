@@ -3,10 +3,13 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { UnavailableError } from "../errors.js";
-import { packageFolder, packageRequire } from "../packageFiles.js";
+import { isOptionalDependency, packageFolder, packageRequire } from "../packageFiles.js";
 
 /** Platforms that have a package with the core in it; on Linux one for each C library, of which an installer takes the one that fits. */
 const PREBUILT = ["linux-x64", "linux-arm64", "linux-x64-musl", "linux-arm64-musl", "darwin-arm64", "win32-x64"];
+
+const PLATFORM = `${process.platform}-${process.arch}`;
+const PACKAGES = PREBUILT.filter((name) => name.startsWith(PLATFORM)).map((name) => `@anneal/${name}`);
 
 const BUILD_HINT = "run `npx anneal build`, which compiles it here with a C++20 compiler";
 
@@ -26,17 +29,18 @@ export function loadCore(version: string): unknown {
       failures.push((cause as Error).message);
     }
   }
-  const platform = `${process.platform}-${process.arch}`;
-  const known = PREBUILT.some((name) => name.startsWith(platform));
+  const leftOut = PACKAGES.find(isOptionalDependency);
   const message =
     failures.length > 0
       ? `the compute core of anneal cannot be loaded: ${failures.join("; ")}`
-      : known
-        ? `the compute core of anneal for ${platform} is not installed: its package @anneal/${platform} is an optional dependency, which the installer left out`
-        : `anneal has no prebuilt compute core for ${platform}`;
+      : leftOut
+        ? `the compute core of anneal for ${PLATFORM} is not installed: its package ${leftOut} is an optional dependency, which the installer left out`
+        : PACKAGES.length > 0
+          ? `the compute core of anneal for ${PLATFORM} is not compiled yet, and this package was made without compiled ones`
+          : `anneal has no prebuilt compute core for ${PLATFORM}`;
   throw new UnavailableError(message, {
     code: "native_addon_missing",
-    hint: known ? `install again with optional dependencies, or ${BUILD_HINT}` : BUILD_HINT,
+    hint: leftOut ? `install again with optional dependencies, or ${BUILD_HINT}` : BUILD_HINT,
   });
 }
 
@@ -44,10 +48,9 @@ function coreFiles(): string[] {
   const files: string[] = [];
   const built = fileURLToPath(new URL("native/build/Release/anneal.node", packageFolder()));
   if (existsSync(built)) files.push(built);
-  for (const name of PREBUILT) {
-    if (!name.startsWith(`${process.platform}-${process.arch}`)) continue;
+  for (const name of PACKAGES) {
     try {
-      files.push(packageRequire.resolve(`@anneal/${name}`));
+      files.push(packageRequire.resolve(name));
     } catch {
       // Not the package of this machine's C library.
     }
