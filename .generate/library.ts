@@ -167,16 +167,13 @@ class Reference {
     });
   }
 
-  #rows(body: Node, module: Module, prefix: string, told: Set<string>): string[] {
+  #rows(body: Node, module: Module, prefix: string): string[] {
     return ((body.body ?? body.members) as Node[]).flatMap((member) => {
       if (!MEMBER.test(member.type) || isHidden(member)) return [];
       const key = member.key as Node;
       if (member.kind === "constructor") return [];
       const name = prefix + (member.computed ? `[${module.text(key.start, key.end)}]` : nameOf(key));
       const comment = module.commentOf(member);
-      // Further overloads say nothing of their own.
-      if (comment === "" && told.has(name)) return [];
-      told.add(name);
       const type = module.text(key.end, member.end).replace(/^\]/, "").replace(/;$/, "");
       const isOptional = type.startsWith("?");
       const isGetter = member.kind === "get";
@@ -185,7 +182,7 @@ class Reference {
       const marks = `${member.static ? "static " : ""}${name}${isOptional ? "?" : ""}${isMethod ? "()" : ""}`;
       const row = `| \`${marks}\` | ${shown} | ${comment.replaceAll("|", "\\|")} |`;
       const inner = isMethod ? [] : literals(member).filter((literal) => (literal.members as Node[]).length > 0);
-      const below = inner.length === 1 ? this.#rows(inner[0]!, module, `${name}.`, told) : [];
+      const below = inner.length === 1 ? this.#rows(inner[0]!, module, `${name}.`) : [];
       // Members without a comment of their own are told of in that of what holds them.
       return [row, ...below.filter((line) => !line.endsWith("|  |"))];
     });
@@ -199,13 +196,13 @@ class Reference {
       // The compiler gives a name to what a class of errors extends.
       const head = module.text(id.end, body.start).replace(/\w+_base\b/, "AnnealError");
       if (head) parts.push(this.#type(head, module));
-      const rows = this.#rows(body, module, "", new Set());
+      const rows = this.#rows(body, module, "");
       if (rows.length > 0) parts.push(["| Member | Type | Meaning |", "|---|---|---|", ...rows].join("\n"));
     } else if (node.type === "TSTypeAliasDeclaration") {
       const { start, end } = node.typeAnnotation as Node;
       parts.push(`Is ${this.#type(module.text(start, end), module)}.`);
       const [literal, ...others] = literals(node);
-      const rows = literal && others.length === 0 ? this.#rows(literal, module, "", new Set()) : [];
+      const rows = literal && others.length === 0 ? this.#rows(literal, module, "") : [];
       if (rows.length > 0) parts.push(["| Member | Type | Meaning |", "|---|---|---|", ...rows].join("\n"));
     } else {
       const start = ((id.typeAnnotation as Node | null) ?? { start: id.end }).start;
