@@ -130,6 +130,10 @@ describe("other fences", () => {
     JSON.parse(text);
   });
 
+  it.each(inLanguage("jsonl"))("of $document are JSON in every line", ({ text }) => {
+    for (const line of text.trim().split("\n")) JSON.parse(line);
+  });
+
   it.each(inLanguage("nginx"))("of $document close what they open, and end every directive", ({ text }) => {
     const lines = text.split("\n").map((line) => line.trim());
     for (const line of lines.filter(Boolean)) expect(line).toMatch(/[;{}]$/);
