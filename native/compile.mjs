@@ -84,7 +84,8 @@ const NOT_THE_ADDON = /(_test|_bench|_reference)\.cpp$/;
  * @property {string} [compiler] the command, words apart by spaces; $CXX, then g++, c++, clang++ where absent
  * @property {string} [output] the addon's file
  * @property {number} [jobs] compilers at once
- * @property {(done: number, total: number, file: string) => void} [onProgress]
+ * @property {(done: number, total: number, file: string, left: number) => void} [onProgress] files that are done, of how many,
+ *   the latest, and about how many seconds are left
  */
 
 /**
@@ -104,15 +105,23 @@ export async function compile(options = {}) {
   const arch = target?.split("-")[1] ?? process.arch;
 
   const units = sources()
+    // The slowest first, so that no compiler works alone at the end.
+    .sort((a, b) => workOf(b) - workOf(a))
     .filter((file) => !Object.entries(INSTRUCTION_SETS).some(([of, files]) => of !== arch && basename(file) in files))
     .map((file) => ({ file, object: join(folder, "objects", relative(NATIVE, file).replace(/\.cpp$/, ".o")) }));
   const flags = [...FLAGS, ...(target ? [] : gccFlags(compiler)), `-I${nodeApi().include_dir}`];
+  const compilers = Math.max(1, jobs);
+  const started = Date.now();
+  const work = units.reduce((sum, { file }) => sum + workOf(file), 0);
   let done = 0;
+  let worked = 0;
+  let spent = 0;
   let failed;
   const queue = units.values();
   const worker = async () => {
     for (const { file, object } of queue) {
       if (failed) return;
+      const begun = new Date();
       const command = [
         ...compiler,
         ...flags,
@@ -127,7 +136,6 @@ export async function compile(options = {}) {
       ];
       if (!isFresh(object, command)) {
         mkdirSync(dirname(object), { recursive: true });
-        const begun = new Date();
         await run(command).catch((error) => {
           failed ??= error;
         });
@@ -136,10 +144,15 @@ export async function compile(options = {}) {
         utimesSync(object, begun, begun);
         writeFileSync(`${object}.command`, digest(command));
       }
-      onProgress(++done, units.length + 1, relative(NATIVE, file));
+      worked += workOf(file);
+      spent += Date.now() - begun;
+      // No sooner than the slowest file alone.
+      const whole = (spent / worked) * Math.max(work / compilers, workOf(units[0].file));
+      const left = whole - (Date.now() - started);
+      onProgress(++done, units.length + 1, relative(NATIVE, file), Math.max(0, left / 1000));
     }
   };
-  await Promise.all(Array.from({ length: Math.max(1, jobs) }, worker));
+  await Promise.all(Array.from({ length: compilers }, worker));
   if (failed) throw failed;
 
   const partial = `${output}.${process.pid}.partial`;
@@ -157,7 +170,7 @@ export async function compile(options = {}) {
   // A process that has the old addon open keeps it; nobody sees half of the new one.
   renameSync(partial, output);
   for (const extra of [".lib", ".pdb"]) rmSync(partial.replace(/\.partial$/, extra), { force: true });
-  onProgress(units.length + 1, units.length + 1, basename(output));
+  onProgress(units.length + 1, units.length + 1, basename(output), 0);
   return output;
 }
 
@@ -172,6 +185,12 @@ function sources(folder = NATIVE) {
     else if (entry.name.endsWith(".cpp") && !NOT_THE_ADDON.test(entry.name)) files.push(path);
   }
   return files.sort();
+}
+
+/** How long a file takes to compile, measured with g++ 12, in files that hold no kernels: 2.3 s each. */
+function workOf(file) {
+  const name = basename(file);
+  return name === "isa_portable.cpp" ? 110 : name.startsWith("isa_") ? 9 : 1;
 }
 
 function hostCompiler(given = process.env.CXX) {
@@ -296,10 +315,9 @@ function run([program, ...args]) {
 function progress() {
   const begun = Date.now();
   let told = 0;
-  return (done, total, file) => {
-    const seconds = (Date.now() - begun) / 1000;
-    const left = done === total ? "" : `, about ${Math.ceil((seconds / done) * (total - done))} s left`;
-    const line = `[${done}/${total}] ${file}  ${Math.round(seconds)} s${left}`;
+  return (done, total, file, left) => {
+    const seconds = Math.round((Date.now() - begun) / 1000);
+    const line = `[${done}/${total}] ${file}  ${seconds} s${done === total ? "" : `, about ${Math.ceil(left)} s left`}`;
     if (process.stdout.isTTY) process.stdout.write(`\r\x1b[K${line}${done === total ? "\n" : ""}`);
     else if (done === total || Date.now() - told > 5000) {
       told = Date.now();
