@@ -7,7 +7,7 @@ import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { isModelName, servedModel } from "./findModel.js";
 import { integer, number, text, UsageError, type Values } from "./flags.js";
-import { openEngine, openExistingHome, openHome } from "./openHome.js";
+import { openEngine, openExistingHome, openHome, refuseEngineFlags } from "./openHome.js";
 import { bold, dim, printable } from "./terminalText.js";
 
 const flags = {
@@ -71,21 +71,21 @@ async function talk(values: Values<typeof flags>, words: readonly string[]): Pro
 
 /** Where the models are: behind an address, in a home, or those of the package. */
 async function openClient(values: Values<typeof flags>): Promise<AnnealClient> {
-  const options = readEngineOptions(values);
   if (values.url !== undefined) {
-    if (options.apiKey === undefined) {
+    refuseEngineFlags(values, `the engine at ${values.url}`, "leave them out, or talk without --url");
+    if (values["api-key"] === undefined) {
       throw new UsageError(
         "--url needs --api-key: anneal serve prints it, and the file owner-key of its home holds it",
       );
     }
     const { Engine } = await import("../index.js");
-    return Engine.connect(values.url, { apiKey: options.apiKey });
+    return Engine.connect(values.url, { apiKey: values["api-key"] });
   }
-  if (values.home !== undefined) return openExistingHome(values.home, options);
+  if (values.home !== undefined) return openExistingHome(values);
   const { isHome } = await import("../index.js");
   // Whoever names a model may mean one that was trained where the other commands keep them.
-  const home = defaultHome();
-  return values.use !== undefined && isHome(home) ? openHome(home, options) : openEngine(options);
+  const isTrained = values.use !== undefined && isHome(defaultHome());
+  return isTrained ? openHome(values) : openEngine(readEngineOptions(values));
 }
 
 async function greet({ client, model }: Conversation): Promise<void> {

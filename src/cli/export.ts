@@ -4,9 +4,8 @@ import { join, resolve } from "node:path";
 import { ValidationError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { ModelExported, ModelExportParams } from "../types/models.js";
-import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
-import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
 import { choice, text, UsageError } from "./flags.js";
 import { json } from "./listing.js";
@@ -48,10 +47,7 @@ running server. gguf writes model.gguf, which llama.cpp and what is built on it 
       );
     }
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
-    await using engine = await openExistingHome(
-      values.home ?? defaultHome(),
-      readEngineOptions({ ...values, dtype: undefined, quantize: undefined }),
-    );
+    await using engine = await openExistingHome({ ...values, dtype: undefined, quantize: undefined });
     const { id } = await findModel(engine, name!);
     const made = await withExportProgress(() =>
       exported(engine, id, {

@@ -103,6 +103,17 @@ export function firstArgument(args: readonly string[], flags: Flags): number | n
   return tokensOf(args, flags).find((token) => token.kind === "positional")?.index ?? null;
 }
 
+/** What an option's environment variable says; undefined where it is not set. @throws UsageError */
+export function readEnvironment<T>(
+  name: string,
+  flag: Flag<T>,
+  environment: Readonly<Record<string, string | undefined>> = process.env,
+): T | undefined {
+  const text = environment[environmentName(name)];
+  if (!text) return undefined;
+  return flag.read(flag.repeatable ? text.split(delimiter) : [text], environmentName(name));
+}
+
 export const environmentName = (flag: string): string => `ANNEAL_${flag.toUpperCase().replaceAll("-", "_")}`;
 
 /**
@@ -127,11 +138,8 @@ export function readFlags<F extends Flags>(
   const values: Record<string, unknown> = {};
   for (const [name, flag] of Object.entries(flags)) {
     const given = texts.get(name);
-    const fallback = environment[environmentName(name)];
-    if (given) values[name] = flag.read(given, `--${name}`);
-    else if (fallback) {
-      values[name] = flag.read(flag.repeatable ? fallback.split(delimiter) : [fallback], environmentName(name));
-    }
+    const value = given ? flag.read(given, `--${name}`) : readEnvironment(name, flag, environment);
+    if (value !== undefined) values[name] = value;
   }
   return { values: values as Values<F>, positionals };
 }

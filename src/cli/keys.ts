@@ -1,5 +1,4 @@
 import type { ApiKey } from "../types/models.js";
-import { defaultHome } from "../userFolder.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { homeFlags } from "./engineFlags.js";
 import { text } from "./flags.js";
@@ -14,7 +13,7 @@ const list = defineCommand({
   details: `Shows the keys that were made, valid or revoked. ${beside}`,
   flags: { json, ...homeFlags },
   async run(values) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
+    await using engine = await openExistingHome(values);
     const columns = [
       { title: "ID", cell: (key: ApiKey) => key.id },
       { title: "ENTITY", cell: (key: ApiKey) => key.entity },
@@ -37,7 +36,8 @@ const create = defineCommand({
     name: text("N", "what it is called in lists"),
   },
   async run(values) {
-    await using engine = await openHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
+    // --entity is the key's, not the owner's.
+    await using engine = await openHome({ home: values.home, "api-key": values["api-key"] });
     const key = await engine.keys.create({ entity: values.entity, name: values.name });
     process.stderr.write(`key ${key.id} of ${key.entity}; it is shown this once:\n`);
     console.log(key.key);
@@ -51,7 +51,7 @@ const revoke = defineCommand({
   summary: "end a key's validity",
   flags: homeFlags,
   async run(values, [id]) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), { apiKey: values["api-key"] });
+    await using engine = await openExistingHome(values);
     await engine.keys.revoke(id!);
     return 0;
   },

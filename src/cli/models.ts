@@ -19,12 +19,11 @@ const list = defineCommand({
   summary: "show what can be served: base models and trained ones",
   flags: { json, ...engineFlags },
   async run(values) {
-    const options = readEngineOptions(values);
     const home = values.home ?? defaultHome();
     const { isHome } = await import("../index.js");
     // What can be served is told before anything is kept.
     const nothingKept = values.home === undefined && !isHome(home);
-    await using engine = nothingKept ? await openEngine(options) : await openExistingHome(home, options);
+    await using engine = nothingKept ? await openEngine(readEngineOptions(values)) : await openExistingHome(values);
     const columns = [
       { title: "ID", cell: (model: ModelEntry) => model.id },
       { title: "NOW", cell: (model: ModelEntry) => model.root },
@@ -41,7 +40,7 @@ const create = defineCommand({
   flags: { base, ...engineFlags },
   async run(values, [target]) {
     const name = readName(target!);
-    await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openHome(values);
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
     console.log((await engine.models.create({ ...name, base_model })).id);
     return 0;
@@ -57,7 +56,7 @@ const importAdapter = defineCommand({
     const name = readName(target!);
     const path = resolve(source!);
     if (!existsSync(path)) throw new UsageError(`there is no folder ${source}`);
-    await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openHome(values);
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
     console.log((await engine.models.import({ ...name, base_model, path })).id);
     return 0;
@@ -72,7 +71,7 @@ const checkpoints = defineCommand({
 all their metrics. ${naming}`,
   flags: { json, ...engineFlags },
   async run(values, [target]) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const { id } = await findModel(engine, target!);
     const found: Checkpoint[] = [];
     for await (const checkpoint of engine.checkpoints.list(id, { limit: 100 })) found.push(checkpoint);
@@ -101,7 +100,7 @@ const rollback = defineCommand({
   flags: engineFlags,
   async run(values, [target, given]) {
     if (!/^\d{1,15}$/.test(given!)) throw new UsageError(`a step is a whole number, not "${given}"`);
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const model = await findModel(engine, target!);
     const { step } = await engine.models.rollback(model.id, Number(given));
     console.log(`${model.name}:step${step} is what it was at step ${given}`);
@@ -116,7 +115,7 @@ const remove = defineCommand({
   details: `Deletes a model with its checkpoints, and cancels its jobs. ${naming}`,
   flags: engineFlags,
   async run(values, [target]) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const { deleted_checkpoints } = await engine.models.delete((await findModel(engine, target!)).id);
     console.log(`deleted, with its checkpoints (${deleted_checkpoints})`);
     return 0;

@@ -1,8 +1,12 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { AuthenticationError, HomeLockedError, NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
+import { defaultHome } from "../userFolder.js";
+import { engineFlags, homeFlags, readEngineOptions } from "./engineFlags.js";
+import { type Flag, readEnvironment, UsageError, type Values } from "./flags.js";
 import { withLoadingProgress } from "./progress.js";
 
 /** An engine of this process. Its code is loaded when a command needs one, not to say how commands are used. */
@@ -11,20 +15,43 @@ export async function openEngine(options: EngineOptions) {
   return withLoadingProgress(() => Engine.open(options));
 }
 
-/** The engine of a home: opened here, or reached where another process serves it. */
-export async function openHome(home: string, options: EngineOptions): Promise<AnnealClient> {
+type EngineValues = Values<typeof engineFlags>;
+
+/**
+ * For an engine that is open already, `where`. What the environment says is meant for those that are opened here.
+ * @throws UsageError naming the options of a command line that only the opening of an engine takes.
+ */
+export function refuseEngineFlags(values: EngineValues, where: string, hint: string): void {
+  const given = Object.entries(engineFlags as Record<string, Flag>).filter(([name, flag]) => {
+    const value = values[name as keyof EngineValues];
+    return !(name in homeFlags) && value !== undefined && !isDeepStrictEqual(value, readEnvironment(name, flag));
+  });
+  if (given.length === 0) return;
+  const names = given.map(([name]) => `--${name}`).join(", ");
+  throw new UsageError(`${names}: decided by ${where} when it was opened`, hint);
+}
+
+/** The engine of a home: opened here, or reached where another process serves it. @throws UsageError as `refuseEngineFlags`. */
+export async function openHome(values: EngineValues): Promise<AnnealClient> {
+  const home = values.home ?? defaultHome();
   try {
-    return await openEngine({ ...options, home });
+    return await openEngine({ ...readEngineOptions(values), home });
   } catch (error) {
     if (!(error instanceof HomeLockedError) || error.address === null) throw error;
-    return connectToHome(home, error.address, options.apiKey);
+    refuseEngineFlags(
+      values,
+      `the engine that serves ${home} at ${error.address}`,
+      `leave them out, or end that process (${error.pid})`,
+    );
+    return connectToHome(home, error.address, values["api-key"]);
   }
 }
 
 /** The same for commands that only look at what there is, or take away of it. @throws NotFoundError rather than make a home. */
-export async function openExistingHome(home: string, options: EngineOptions): Promise<AnnealClient> {
+export async function openExistingHome(values: EngineValues): Promise<AnnealClient> {
+  const home = values.home ?? defaultHome();
   const { isHome } = await import("../index.js");
-  if (isHome(home)) return openHome(home, options);
+  if (isHome(home)) return openHome(values);
   throw new NotFoundError(`there is no home at ${home}`, {
     code: "home_not_found",
     param: "home",

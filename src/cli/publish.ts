@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
-import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
-import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
 import { choice, integer, number, text, toggle, UsageError } from "./flags.js";
 import { openExistingHome } from "./openHome.js";
@@ -35,7 +34,7 @@ the same base model. Works beside a running anneal server.`,
   async run(values, [target]) {
     if (values.url === undefined) throw new UsageError("--url is needed: the address of the server");
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const { id } = await findModel(engine, name!);
     const check = {
       max_tokens: values["check-tokens"] ?? null,

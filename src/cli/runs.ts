@@ -2,9 +2,8 @@ import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Checkpoint } from "../types/models.js";
 import type { LoggedGroup, Trajectory } from "../types/trajectories.js";
-import { defaultHome } from "../userFolder.js";
 import { type CommandGroup, defineCommand } from "./command.js";
-import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags } from "./engineFlags.js";
 import { type FoundModel, findModel, trainedModels } from "./findModel.js";
 import { integer } from "./flags.js";
 import { json, printListing } from "./listing.js";
@@ -18,7 +17,7 @@ const list = defineCommand({
   summary: "show the models that were trained, and how far",
   flags: { json, ...engineFlags },
   async run(values) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const runs = await listRuns(engine);
     const metric = (name: string) => ({
       title: name.toUpperCase(),
@@ -43,7 +42,7 @@ const show = defineCommand({
 name, PROJECT/NAME or ENTITY/PROJECT/NAME. Works beside a running server.`,
   flags: { step: integer("N", "(default: the last step with trajectories)", { from: 0 }), json, ...engineFlags },
   async run(values, [name]) {
-    await using engine = await openExistingHome(values.home ?? defaultHome(), readEngineOptions(values));
+    await using engine = await openExistingHome(values);
     const run = await readRun(engine, name!, values.step);
     if (values.json) console.log(JSON.stringify(run, null, 2));
     else for (const line of runText(run)) console.log(line);

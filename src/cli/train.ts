@@ -5,9 +5,8 @@ import type { AnnealClient } from "../types/client.js";
 import type { TrainProgress } from "../types/gather.js";
 import type { Model, ModelCreateParams } from "../types/models.js";
 import type { SftConfig } from "../types/training.js";
-import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
-import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { engineFlags } from "./engineFlags.js";
 import { readName } from "./findModel.js";
 import { choice, integer, number, text, toggle, UsageError, type Values } from "./flags.js";
 import { interrupted } from "./interrupted.js";
@@ -75,7 +74,7 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
   const recipe = await (isConversations(file) ? imitation(file, values) : rewarded(file, values));
   const interrupt = new AbortController();
   const over = new AbortController();
-  await using engine = await openHome(values.home ?? defaultHome(), readEngineOptions(values));
+  await using engine = await openHome(values);
   void interrupted(undefined, over.signal).then((signal) => interrupt.abort(signal));
   try {
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;

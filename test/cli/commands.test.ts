@@ -138,6 +138,20 @@ describe("anneal serve", () => {
       { code: 0, err: "" },
     ]);
     expect(unserved.err).toContain('there is no model "demo/nobody" here; there is anneal/tiny, local/demo/speller');
+    const nothing = join(home, "nothing");
+    const [engineOptions, elsewhere, ofEnvironment] = await Promise.all([
+      command(["models", "create", "demo/q", "--model", nothing, "--adapter-rank", "64", "--home", home]),
+      command(["chat", "--quantize", "q4", "hi", "--url", base.replace("/v1", ""), "--api-key", key]),
+      finish(start(["models", "--home", home], { ANNEAL_MODEL: nothing })),
+    ]);
+    expect([engineOptions, elsewhere].map(({ code, err }) => [code, err.split("\n")])).toEqual([
+      [
+        2,
+        [expect.stringContaining("--model, --adapter-rank: decided by"), expect.stringContaining("leave them out"), ""],
+      ],
+      [2, [expect.stringContaining("--quantize: decided by"), expect.stringContaining("leave them out"), ""]],
+    ]);
+    expect(ofEnvironment).toMatchObject({ code: 0, err: "" });
     const made = await command(["keys", "create", "--entity", "team", "--home", home]);
     const models = await fetch(`${base}/models`, { headers: { authorization: `Bearer ${made.out.trim()}` } });
     expect(((await models.json()) as { data: unknown[] }).data).toHaveLength(1);
