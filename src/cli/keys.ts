@@ -3,7 +3,7 @@ import { type CommandGroup, defineCommand } from "./command.js";
 import { homeFlags } from "./engineFlags.js";
 import { text } from "./flags.js";
 import { json, printListing } from "./listing.js";
-import { openExistingHome, openHome } from "./openHome.js";
+import { openExistingHome } from "./openHome.js";
 
 const beside = "A key of an entity sees only that entity's models. Works beside a running server.";
 
@@ -37,7 +37,7 @@ const create = defineCommand({
   },
   async run(values) {
     // --entity is the key's, not the owner's.
-    await using engine = await openHome({ home: values.home, "api-key": values["api-key"] });
+    await using engine = await openExistingHome({ home: values.home, "api-key": values["api-key"] });
     const key = await engine.keys.create({ entity: values.entity, name: values.name });
     process.stderr.write(`key ${key.id} of ${key.entity}; it is shown this once:\n`);
     console.log(key.key);

@@ -75,9 +75,15 @@ describe("anneal", () => {
   });
 });
 
-it("reading commands make no home", async () => {
+it("commands for what a home has make none", async () => {
   const typo = join(home, "typo");
-  const commands = [["runs", "show", "speller"], ["models"], ["models", "delete", "demo/speller"], ["keys", "list"]];
+  const commands = [
+    ["runs", "show", "speller"],
+    ["models"],
+    ["models", "delete", "demo/speller"],
+    ["keys", "list"],
+    ["keys", "create"],
+  ];
   const said = await Promise.all(commands.map((args) => command([...args, "--home", typo])));
   for (const { code, err } of said)
     expect([code, err.split("\n")[0]]).toEqual([1, `anneal: there is no home at ${typo}`]);
