@@ -22,7 +22,7 @@ export const systemReport = named(
   z.object({
     api: field(z.literal(true), "Requests are answered."),
     database: field(check, "The store can be read and written."),
-    cpu_queue: field(check, "The queue of training jobs moves."),
+    cpu_queue: field(check, "The queue of training jobs moves: none of them waits for room on the disk."),
     gpu_queue: field(check, "The models compute."),
     home: field(
       check,

@@ -302,6 +302,10 @@ export const trainingJob = named(
     ended_at: field(z.string().nullable(), "null until it has ended."),
     step: field(z.int().nullable(), "Step of the checkpoint that the job made; null until it has succeeded."),
     error: field(z.string().nullable(), "Why it failed."),
+    waits_for: field(
+      z.literal("disk_space").nullable(),
+      "`disk_space`: the disk is full, and the job goes on by itself once there is room. null: nothing holds it up so.",
+    ),
     run: field(trainingRun.optional(), "Of a job that `train` made."),
   }),
   "A training job of either kind.",

@@ -48,6 +48,8 @@ export class JobRunner {
   /** Queued and running jobs of this process. */
   readonly #jobs = new Map<string, Running>();
   readonly #sessions = new Set<OpenSession>();
+  /** Jobs that wait for room on the disk. */
+  readonly #outOfRoom = new Set<string>();
   #closing = new AbortController();
 
   constructor(host: TrainingHost) {
@@ -124,6 +126,28 @@ export class JobRunner {
     };
   }
 
+  /** How many jobs wait for room on the disk. */
+  get outOfRoom(): number {
+    return this.#outOfRoom.size;
+  }
+
+  isOutOfRoom(jobId: string): boolean {
+    return this.#outOfRoom.has(jobId);
+  }
+
+  /** Told once, until the job has an event again: nothing of it can be written before. */
+  #tellOfFullDisk(jobId: string, error: DiskFullError): void {
+    if (this.#outOfRoom.has(jobId)) return;
+    this.#outOfRoom.add(jobId);
+    const { store, logger } = this.#host;
+    logger.warn("training job waits for room on the disk", { job: jobId, error });
+    const stop = store.events.subscribe(jobId, () => {
+      stop();
+      this.#outOfRoom.delete(jobId);
+      logger.warn("training job no longer waits for room on the disk", { job: jobId });
+    });
+  }
+
   /** Ends the work in flight; jobs stay where they are, to be taken up by the next process. */
   async close(): Promise<void> {
     this.#closing.abort(CLOSING);
@@ -168,7 +192,7 @@ export class JobRunner {
 
   /** Goes on from the last step that was written whenever the disk was full. */
   async #runWithRoom(jobId: string, signal: AbortSignal): Promise<void> {
-    const { store, logger } = this.#host;
+    const { store } = this.#host;
     const { runJob } = await import("./runJob.js");
     for (let wait = MIN_WAIT_FOR_ROOM; ; wait = Math.min(2 * wait, MAX_WAIT_FOR_ROOM)) {
       const job = store.jobs.get(jobId);
@@ -178,7 +202,7 @@ export class JobRunner {
       } catch (error) {
         const named = asDiskFullError(error);
         if (signal.aborted || !(named instanceof DiskFullError)) throw error;
-        logger.warn("training job waits for room on the disk", { job: jobId, error: named });
+        this.#tellOfFullDisk(jobId, named);
         await sleep(wait, undefined, { signal });
       }
     }
@@ -196,6 +220,7 @@ export class JobRunner {
         return this.#end(jobId, end);
       } catch (error) {
         if (!told) this.#host.logger.error("the end of a training job cannot be written yet", { job: jobId, error });
+        if (error instanceof DiskFullError) this.#tellOfFullDisk(jobId, error);
       }
       await sleep(WRITE_AGAIN_AFTER, undefined, { signal }).catch(() => undefined);
     }

@@ -22,7 +22,7 @@ export interface SystemReport {
   api: true;
   /** The store can be read and written. */
   database: CheckResult;
-  /** The queue of training jobs moves. */
+  /** The queue of training jobs moves: none of them waits for room on the disk. */
   cpu_queue: CheckResult;
   /** The models compute. */
   gpu_queue: CheckResult;

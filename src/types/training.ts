@@ -334,6 +334,8 @@ export interface TrainingJob {
   step: number | null;
   /** Why it failed. */
   error: string | null;
+  /** `disk_space`: the disk is full, and the job goes on by itself once there is room. null: nothing holds it up so. */
+  waits_for: "disk_space" | null;
   /** Of a job that `train` made. */
   run?: TrainingRun;
 }

@@ -251,7 +251,31 @@ describe("a training job", () => {
     expect(typesOf(waiting)).toEqual(typesOf(other));
     expect(store.jobs.get(waiting)!.status).toBe("succeeded");
     expect(checkpointBits(store, modelId, 1)).toEqual(checkpointBits(store, untouched, 1));
-    expect(warn.mock.calls.filter(([message]) => message.includes("waits for room"))).toHaveLength(3);
+    expect(warn.mock.calls.filter(([message]) => message.includes("job waits for room"))).toHaveLength(3);
+    warn.mockRestore();
+  });
+
+  it("says once that it waits for room, and once that it no longer does", async () => {
+    const modelId = await registerModel(store, base, "told");
+    const jobId = queue(modelId, rl(1));
+    const start = store.startJob;
+    let attempts = 0;
+    const waited: boolean[] = [];
+    vi.spyOn(store, "startJob").mockImplementation((id, event) => {
+      waited.push(runner.isOutOfRoom(id));
+      attempts += 1;
+      if (attempts < 3) throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+      start(id, event);
+    });
+    const warn = vi.spyOn(host.logger, "warn");
+    runner.enqueue(jobId);
+    await ended(jobId);
+    expect(waited).toEqual([false, true, true]);
+    expect(runner.outOfRoom).toBe(0);
+    expect(warn.mock.calls.map(([message]) => message).filter((message) => message.includes("room"))).toEqual([
+      "training job waits for room on the disk",
+      "training job no longer waits for room on the disk",
+    ]);
     warn.mockRestore();
   });
 

@@ -308,6 +308,27 @@ describe("the engine itself", () => {
     await broken.close();
   });
 
+  it("says that a job waits for room on the disk", async () => {
+    const full = await Harness.open();
+    const { store } = full.engine.core;
+    const start = store.startJob;
+    const isFull = vi.spyOn(store, "startJob").mockImplementation(() => {
+      throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    });
+    const model_id = await full.makeModel("waiting");
+    const { id } = (await full.call("POST", "/v1/preview/training-jobs", { model_id, trajectory_groups: [] })).body;
+    const system = () => full.call("GET", "/v1/system-check");
+    const job = () => full.call("GET", `/v1/preview/training-jobs/${id}`);
+    await vi.waitFor(async () => expect(await job()).toMatchObject({ body: { waits_for: "disk_space" } }));
+    const errors = ["training jobs that wait for room on the disk: 1"];
+    expect(await system()).toMatchObject({ status: 503, body: { cpu_queue: { success: false, errors } } });
+    isFull.mockImplementation(start);
+    await full.engine.trainingJobs.wait(id);
+    expect(await job()).toMatchObject({ body: { status: "succeeded", waits_for: null } });
+    expect((await system()).status).toBe(200);
+    await full.close();
+  });
+
   it("keeps what went wrong inside to itself", async () => {
     const broken = await Harness.open();
     const { models } = broken.engine.core.store;

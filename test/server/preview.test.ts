@@ -260,6 +260,7 @@ describe("training jobs", () => {
       ended_at: expect.any(String),
       step: 1,
       error: null,
+      waits_for: null,
     });
     const events = await server.call("GET", `/v1/preview/training-jobs/${id}/events`);
     expect(events.body).toMatchObject({ object: "list", has_more: false });

@@ -29,6 +29,8 @@ export async function systemCheck(core: EngineCore): Promise<SystemReport> {
     cpu_queue: await check(() => {
       if (core.closing.aborted) throw new Error("the engine is closing");
       for (const base of core.bases.values()) base.loop.stats();
+      const { outOfRoom } = core.runner;
+      if (outOfRoom > 0) throw new Error(`training jobs that wait for room on the disk: ${outOfRoom}`);
     }),
     gpu_queue: await check(() => undefined),
     home: await check(() => {

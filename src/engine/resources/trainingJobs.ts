@@ -24,7 +24,7 @@ import { queueJob } from "./queueJob.js";
 
 const time = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
-function toJob(job: JobRecord): TrainingJob {
+function toJob(job: JobRecord, { runner }: EngineCore): TrainingJob {
   return {
     id: job.id,
     status: job.status,
@@ -34,6 +34,7 @@ function toJob(job: JobRecord): TrainingJob {
     ended_at: time(job.endedAt),
     step: job.step,
     error: job.error,
+    waits_for: runner.isOutOfRoom(job.id) ? "disk_space" : null,
     ...(job.run === null ? {} : { run: job.run }),
   };
 }
@@ -153,14 +154,18 @@ export class TrainingJobs implements TrainingJobsResource {
       const modelId = asked.model_id == null ? null : accessModel(store, caller, asked.model_id).id;
       const entity = caller.owner ? null : caller.entity;
       const { items, hasMore } = store.jobs.list({ ...asked, modelId, entity });
-      return makePage(items.map(toJob), hasMore, page);
+      return makePage(
+        items.map((job) => toJob(job, this.#core)),
+        hasMore,
+        page,
+      );
     };
     return new PagePromise(() => page(query.after));
   }
 
   async retrieve(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
     options?.signal?.throwIfAborted();
-    return toJob(accessJob(this.#core.store, this.#view.caller, jobId));
+    return toJob(accessJob(this.#core.store, this.#view.caller, jobId), this.#core);
   }
 
   events(jobId: string, query: PageQuery = {}, options?: RequestOptions): PageRequest<TrainingEvent> {
@@ -197,6 +202,6 @@ export class TrainingJobs implements TrainingJobsResource {
     options?.signal?.throwIfAborted();
     const job = accessJob(this.#core.store, this.#view.caller, jobId);
     await this.#core.runner.cancel(job.id);
-    return toJob(this.#core.store.jobs.get(job.id) ?? job);
+    return toJob(this.#core.store.jobs.get(job.id) ?? job, this.#core);
   }
 }
