@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { constants } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { AnnealError, ConflictError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { TrainProgress } from "../types/gather.js";
@@ -79,6 +80,7 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
   try {
     const base_model = values.base ?? (await engine.baseModels.list())[0]!;
     const { model, isNew } = await findOrCreate(engine, { ...name, base_model });
+    void tellOfFullDisk(engine, model, over.signal).catch(() => undefined);
     try {
       const step = await recipe(engine, model, interrupt.signal);
       if (step !== null) console.log(`Served as ${model.entity}/${model.project}/${model.name}:step${step}`);
@@ -99,6 +101,22 @@ async function trainOn(target: string, file: string, values: Given): Promise<num
   }
   if (!interrupt.signal.aborted) return 0;
   return 128 + constants.signals[interrupt.signal.reason as NodeJS.Signals];
+}
+
+/** Between two looks at whether a job waits for room on the disk, in milliseconds. */
+const LOOK_EVERY = 1000;
+
+/** Says on standard error that a job of the model waits for room on the disk, and when none does any more. */
+async function tellOfFullDisk(engine: AnnealClient, { id }: Model, signal: AbortSignal): Promise<never> {
+  for (let told = false; ; ) {
+    await sleep(LOOK_EVERY, undefined, { signal, ref: false });
+    const { data } = await engine.trainingJobs.list({ model_id: id, order: "desc" }, { signal });
+    const waits = data.some((job) => job.waits_for === "disk_space");
+    if (waits === told) continue;
+    told = waits;
+    statusLine(null);
+    process.stderr.write(waits ? "the disk is full: training waits for room on it\n" : "training goes on\n");
+  }
 }
 
 /** A job was left to go on without this process. */
