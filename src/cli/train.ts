@@ -256,7 +256,8 @@ async function rewarded(file: string, values: Given): Promise<Recipe> {
     const run = { ...given, model, steps, config, signal, onProgress: progress.show };
     for await (const { step, train, validation, seconds, warnings } of trainByReward(engine, run)) {
       progress.end();
-      const scores = [`reward ${train.reward === null ? "none" : shortNumber(train.reward)}`];
+      // Rewards are those of the step that was trained from, as in `anneal runs`.
+      const scores = [`reward ${train.reward === null ? "none" : shortNumber(train.reward)} at step ${step - 1}`];
       if (validation?.reward != null) scores.push(`validation ${shortNumber(validation.reward)}`);
       const time = seconds.rollout + seconds.training + seconds.validation;
       console.log(`step ${step}: ${scores.join(", ")}, ${time.toFixed(1)} s`);

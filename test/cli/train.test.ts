@@ -108,7 +108,7 @@ describe("anneal train", () => {
     );
     const reinforced = await train("p/reinforced", module, "--steps", "2");
     expect(reinforced.code).toBe(0);
-    expect(reinforced.out).toMatch(/^step 1: reward [\d.]+, validation [\d.]+, [\d.]+ s\nstep 2: /);
+    expect(reinforced.out).toMatch(/^step 1: reward [\d.]+ at step 0, validation [\d.]+, [\d.]+ s\nstep 2: /);
     expect(reinforced.out).toContain("Served as local/p/reinforced:step2");
   });
 
