@@ -39,25 +39,28 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
       const lines = finding.detail.split("\n").map(printable);
       console.log(`${mark}  ${finding.check.padEnd(8)}  ${lines.join(`\n${" ".repeat(17)}`)}`);
     };
-    const report = async (check: string, look: () => string | Promise<string>) => tell(await examine(check, look));
+    const report = async (check: string, look: () => string | Promise<string>) => {
+      const finding = await examine(check, look);
+      tell(finding);
+      return finding.ok;
+    };
     await report("node", () => `${process.version} for ${process.platform}-${process.arch}`);
     let memory: Device["memory"];
-    await report("core", async () => {
+    const hasCore = await report("core", async () => {
       const { listDevices } = await import("../index.js");
       const [cpu] = await listDevices();
       const { name, threads, instruction_sets } = cpu!;
       memory = cpu!.memory;
       return `${name}, ${instruction_sets.at(-1)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
     });
-    await report("memory", () => {
-      const { available, total } = memory;
-      return `${gigabytes(available)} of ${gigabytes(total)} available`;
-    });
     await report("home", () => examineHome(home));
-    if (model !== undefined) for (const finding of await inspect(model, values)) tell(finding);
-    // Without a home: what it does is kept nowhere, and a server of that home may run on.
-    const asked = model === undefined ? values : { ...values, model: [{ path: model }] };
-    await report("model", () => reply(asked));
+    if (hasCore) {
+      await report("memory", () => `${gigabytes(memory.available)} of ${gigabytes(memory.total)} available`);
+      if (model !== undefined) for (const finding of await inspect(model, values)) tell(finding);
+      // Without a home: what it does is kept nowhere, and a server of that home may run on.
+      const asked = model === undefined ? values : { ...values, model: [{ path: model }] };
+      await report("model", () => reply(asked));
+    }
     if (values.json) console.log(JSON.stringify(findings, null, 2));
     return findings.every(({ ok }) => ok) ? 0 : 1;
   },

@@ -1,10 +1,11 @@
 import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { runCommand } from "../../src/cli/command.js";
 import { devices } from "../../src/cli/devices.js";
 import { doctor } from "../../src/cli/doctor.js";
+import { UnavailableError } from "../../src/errors.js";
 import { printed } from "./printed.js";
 
 let home: string;
@@ -23,7 +24,7 @@ it("finds nothing wrong with a sound machine, and makes nothing", async () => {
   const absent = join(home, "absent");
   const { code, wrong, checks } = await examine("--home", absent);
   expect(wrong).toEqual([]);
-  expect([code, checks]).toEqual([0, ["node", "core", "memory", "home", "model"]]);
+  expect([code, checks]).toEqual([0, ["node", "core", "home", "memory", "model"]]);
   expect(existsSync(absent)).toBe(false);
 });
 
@@ -40,6 +41,15 @@ it("says what is wrong with a home that others can enter, and with a model that 
     { check: "home", ok: false, detail: `other users can enter ${home}: chmod 700 '${home}'` },
     { check: "model", ok: false, detail: expect.stringContaining("there is no such folder") },
   ]);
+});
+
+it("says that the compute core is missing, and nothing of what depends on it", async () => {
+  const missing = new UnavailableError("the compute core is not installed", { hint: "build it" });
+  vi.doMock("../../src/index.js", () => ({ listDevices: () => Promise.reject(missing) }));
+  const { code, wrong, checks } = await examine("--home", join(home, "absent"));
+  vi.doUnmock("../../src/index.js");
+  expect(wrong).toEqual([{ check: "core", ok: false, detail: "the compute core is not installed\n  build it" }]);
+  expect([code, checks]).toEqual([1, ["node", "core", "home"]]);
 });
 
 it("lists the processor with what it can do", async () => {
