@@ -86,11 +86,11 @@ export class Engine implements AnnealClient, ServedEngine {
   }
 
   /**
-   * Opens a home, or keeps nothing when none is named. Opening a home again in this process gives the same engine,
+   * Opens a home, or keeps nothing when none is named. Opening a home again in this thread gives the same engine,
    * with the options of the first opening; the last `close` closes it.
-   * @throws HomeLockedError when another process has the home open; UnavailableError with code "home_unusable" when its files
-   * cannot be made or written; InsufficientMemoryError; ModelFileError; ValidationError for options that do not exist or
-   * cannot be.
+   * @throws HomeLockedError when another process, or another thread of this one, has the home open; UnavailableError with
+   * code "home_unusable" when its files cannot be made or written; InsufficientMemoryError; ModelFileError; ValidationError
+   * for options that do not exist or cannot be.
    */
   static async open(options: EngineOptions = {}): Promise<Engine> {
     // Loaded only here: an application starts at once, whether it opens an engine or not.

@@ -186,18 +186,20 @@ export class RemoteServerError extends statusClass(502, "remote_refused") {
   }
 }
 
-/** Another process has the home folder open. */
+/** Another process, or another thread of this one, has the home folder open. */
 export class HomeLockedError extends ConflictError {
   /** The process that has it open. */
   readonly pid: number;
   /** Where that process can be reached over HTTP; null: nowhere. */
   readonly address: string | null;
 
-  constructor(home: string, pid: number, address: string | null) {
-    super(`${home} is in use by process ${pid}${address ? `, which serves ${address}` : ""}`, {
+  constructor(home: string, pid: number, address: string | null, isThisProcess = false) {
+    const holder = isThisProcess ? "another engine of this process" : `process ${pid}`;
+    const ending = isThisProcess ? "close that engine, in whichever thread it was opened" : "end that process";
+    super(`${home} is in use by ${holder}${address ? `, which serves ${address}` : ""}`, {
       code: "home_locked",
       param: "home",
-      hint: address ? `connect to it with Engine.connect("${address}")` : "end that process, or name another home",
+      hint: address ? `connect to it with Engine.connect("${address}")` : `${ending}, or name another home`,
     });
     this.pid = pid;
     this.address = address;

@@ -1,4 +1,5 @@
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { HomeLockedError } from "../errors.js";
 import { makeDatabaseFile, PRIVATE_FILE } from "./homeFolder.js";
@@ -7,6 +8,8 @@ import { openDatabase } from "./sqlite.js";
 /** Who has a home open. */
 interface Holder {
   pid: number;
+  /** Processes of different containers may have the same number. */
+  host: string | null;
   address: string | null;
 }
 
@@ -18,10 +21,14 @@ export interface HomeLock {
 
 function readHolder(file: string): Holder {
   try {
-    const { pid, address } = JSON.parse(readFileSync(file, "utf8")) as Partial<Holder>;
-    return { pid: typeof pid === "number" ? pid : 0, address: typeof address === "string" ? address : null };
+    const { pid, host, address } = JSON.parse(readFileSync(file, "utf8")) as Partial<Holder>;
+    return {
+      pid: typeof pid === "number" ? pid : 0,
+      host: typeof host === "string" ? host : null,
+      address: typeof address === "string" ? address : null,
+    };
   } catch {
-    return { pid: 0, address: null };
+    return { pid: 0, host: null, address: null };
   }
 }
 
@@ -37,8 +44,10 @@ export function lockHome(home: string): HomeLock {
   const file = join(home, "lock.db");
   makeDatabaseFile(file);
   const database = openDatabase(file, { timeout: 0 });
-  const describe = (address: string | null) =>
-    writeFileSync(description, JSON.stringify({ pid: process.pid, address } satisfies Holder), { mode: PRIVATE_FILE });
+  const describe = (address: string | null) => {
+    const holder: Holder = { pid: process.pid, host: hostname(), address };
+    writeFileSync(description, JSON.stringify(holder), { mode: PRIVATE_FILE });
+  };
   try {
     database.pragma("journal_mode = DELETE");
     database.exec("BEGIN EXCLUSIVE");
@@ -46,8 +55,8 @@ export function lockHome(home: string): HomeLock {
   } catch (error) {
     database.close();
     if ((error as { code?: string }).code?.startsWith("SQLITE_BUSY")) {
-      const { pid, address } = readHolder(description);
-      throw new HomeLockedError(home, pid, address);
+      const { pid, host, address } = readHolder(description);
+      throw new HomeLockedError(home, pid, address, pid === process.pid && host === hostname());
     }
     throw error;
   }

@@ -15,7 +15,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
@@ -597,11 +597,17 @@ describe("the home", () => {
       openStore(home);
     } catch (error) {
       expect(error).toMatchObject({ pid: process.pid, address: "http://127.0.0.1:8000", code: "home_locked" });
+      expect((error as Error).message).toMatch(/another engine of this process, which serves http/);
     }
+    const lock = join(home, "lock.json");
+    const described = readFileSync(lock, "utf8");
+    writeFileSync(lock, JSON.stringify({ ...JSON.parse(described), host: "another" }));
+    expect(() => openStore(home)).toThrow(`process ${process.pid}, which serves http`);
+    writeFileSync(lock, described);
     store.close();
-    writeFileSync(join(home, "lock.json"), JSON.stringify({ pid: 1, address: "http://gone" }));
+    writeFileSync(lock, JSON.stringify({ pid: 1, address: "http://gone" }));
     store = openStore(home);
-    expect(JSON.parse(readFileSync(join(home, "lock.json"), "utf8"))).toEqual({ pid: process.pid, address: null });
+    expect(JSON.parse(readFileSync(lock, "utf8"))).toEqual({ pid: process.pid, host: hostname(), address: null });
   });
 
   it("that cannot be is refused by an error that names it", () => {
