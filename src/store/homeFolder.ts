@@ -26,8 +26,19 @@ export const isKept = (entry: string): boolean =>
 export const PRIVATE_FILE = 0o600;
 export const PRIVATE_FOLDER = 0o700;
 
-/** Whether an engine has ever kept anything in that folder. */
-export const isHome = (folder: string): boolean => existsSync(databaseFile(folder));
+/**
+ * Whether an engine has ever kept anything in that folder.
+ * @throws UnavailableError with code "home_unusable" when this user may not look.
+ */
+export function isHome(folder: string): boolean {
+  try {
+    statSync(databaseFile(folder));
+    return true;
+  } catch (error) {
+    if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code!)) return false;
+    throw homeError(folder, error);
+  }
+}
 
 /**
  * Makes a home and the folders above it, if they are not there, readable by this user alone.

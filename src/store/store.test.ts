@@ -25,6 +25,7 @@ import { ClosedError, ConflictError, DiskFullError, HomeLockedError, NotFoundErr
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { checkHome } from "./checkHome.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
+import { isHome } from "./homeFolder.js";
 import { equalSecrets } from "./keys.js";
 import { migrate, migrations } from "./migrations.js";
 import type { ArtifactRecord, EventRecord } from "./records.js";
@@ -627,6 +628,17 @@ describe("the home", () => {
       expect(() => openStore(folder)).toThrow(refused);
       expect(() => openStore(folder)).toThrow(refused);
     }
+  });
+
+  it("that cannot be looked at is not taken for one that is not there", () => {
+    const loop = join(home, "loop");
+    symlinkSync(loop, loop);
+    expect(() => isHome(loop)).toThrow(expect.objectContaining({ code: "home_unusable", param: "home" }));
+    expect([isHome(home), isHome(join(home, "none")), isHome(join(home, "anneal.db", "below"))]).toEqual([
+      true,
+      false,
+      false,
+    ]);
   });
 
   it("is gone after close when none was named", () => {
