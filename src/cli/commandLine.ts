@@ -51,10 +51,16 @@ function wrapped(text: string): string {
   return lines.join("\n");
 }
 
-// Whoever reads the output (`head`, a pager) may have seen enough: the work goes on without a reader.
+/** Who reads the output may have seen enough (`head`, a pager), and a disk may be full: the work goes on all the same. */
+let cannotPrint = false;
 for (const output of [process.stdout, process.stderr]) {
-  output.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
+  output.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+    if (code === "EPIPE" || cannotPrint) return;
+    cannotPrint = true;
+    process.once("exit", () => {
+      process.exitCode ||= 1;
+    });
+    process.stderr.write(`${red("anneal:", process.stderr)} the output cannot be written: ${message}\n`);
   });
 }
 

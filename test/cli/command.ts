@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type StdioOptions, spawn } from "node:child_process";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
@@ -10,8 +10,12 @@ const children = new Set<ChildProcess>();
 export const nodeArguments = (args: readonly string[]): string[] => ["--import", tsx, main, ...args];
 
 /** Starts the command line in a process of its own. */
-export function start(args: readonly string[], environment: Record<string, string> = {}): ChildProcess {
-  const child = spawn(process.execPath, nodeArguments(args), { env: { ...process.env, ...environment } });
+export function start(
+  args: readonly string[],
+  environment: Record<string, string> = {},
+  stdio: StdioOptions = "pipe",
+): ChildProcess {
+  const child = spawn(process.execPath, nodeArguments(args), { env: { ...process.env, ...environment }, stdio });
   children.add(child.on("close", () => children.delete(child)));
   return child;
 }
@@ -20,7 +24,7 @@ export function start(args: readonly string[], environment: Record<string, strin
 export function finish(child: ChildProcess, input = ""): Promise<{ code: number | null; out: string; err: string }> {
   let out = "";
   let err = "";
-  child.stdout!.on("data", (chunk) => {
+  child.stdout?.on("data", (chunk) => {
     out += chunk;
   });
   child.stderr!.on("data", (chunk) => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -59,6 +59,16 @@ describe("anneal", () => {
     const unread = start(["--help"]);
     unread.stdout!.destroy();
     expect(await finish(unread)).toMatchObject({ code: 0, err: "" });
+  });
+
+  it.runIf(process.platform === "linux")("says that its output cannot be written", async () => {
+    const full = openSync("/dev/full", "w");
+    const child = start(["--help"], {}, ["pipe", full, "pipe"]);
+    closeSync(full);
+    expect(await finish(child)).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/^anneal: the output cannot be written: ENOSPC: [^\n]+\n$/),
+    });
   });
 
   it("answers one message and is gone", async () => {
