@@ -73,11 +73,14 @@ export const isModelName = (word: string): boolean =>
   /[A-Za-z]/.test(word) &&
   !/(?:^|\/)\.{1,2}(?:\/|$)/.test(word);
 
+const isId = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
+
 /** `PROJECT/NAME` or `ENTITY/PROJECT/NAME`, of a model that may be made. @throws UsageError */
 export function readName(text: string): { entity?: string; project: string; name: string } {
   const parts = text.split("/");
   if (parts.some((part) => part === "") || parts.length < 2 || parts.length > 3) {
-    throw new UsageError(`a model is named PROJECT/NAME, not "${text}"`);
+    const hint = isId(text) ? "that is an id; anneal models list shows the names" : undefined;
+    throw new UsageError(`a model is named PROJECT/NAME, not "${text}"`, hint);
   }
   const [name, project, entity] = parts.reverse() as [string, string, string?];
   return { ...(entity !== undefined && { entity }), project, name };

@@ -1,3 +1,4 @@
+import { NotFoundError } from "../errors.js";
 import type { ApiKey } from "../types/models.js";
 import { type CommandGroup, defineCommand } from "./command.js";
 import { homeFlags } from "./engineFlags.js";
@@ -52,6 +53,15 @@ const revoke = defineCommand({
   flags: homeFlags,
   async run(values, [id]) {
     await using engine = await openExistingHome(values);
+    const made = await engine.keys.list();
+    if (!made.some((key) => key.id === id)) {
+      const named = made.filter(({ name }) => name === id).map((key) => key.id);
+      throw new NotFoundError(`there is no key with the id ${id}`, {
+        code: "key_not_found",
+        param: "key_id",
+        hint: named.length > 0 ? `that is the name of ${named.join(", ")}` : "anneal keys list shows the ids",
+      });
+    }
     await engine.keys.revoke(id!);
     return 0;
   },

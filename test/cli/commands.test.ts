@@ -171,6 +171,16 @@ describe("anneal serve", () => {
     const made = await command(["keys", "create", "--entity", "team", "--home", home]);
     const models = await fetch(`${base}/models`, { headers: { authorization: `Bearer ${made.out.trim()}` } });
     expect(((await models.json()) as { data: unknown[] }).data).toHaveLength(1);
+    const named = await command(["keys", "create", "--name", "guest", "--home", home]);
+    const id = named.err.split(" ")[1]!;
+    const [byName, byId, asName] = await Promise.all([
+      command(["keys", "revoke", "guest", "--home", home]),
+      command(["keys", "revoke", id, "--home", home]),
+      command(["models", "create", id, "--home", home]),
+    ]);
+    expect(byName).toMatchObject({ code: 1, err: expect.stringContaining(`that is the name of ${id}`) });
+    expect(byId).toMatchObject({ code: 0, err: "" });
+    expect(asName).toMatchObject({ code: 2, err: expect.stringContaining("that is an id") });
     const second = await command(["serve", "--port", "0", "--home", home]);
     expect(second.code).toBe(1);
     expect(second.err).toContain(base.replace("/v1", ""));
