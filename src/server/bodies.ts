@@ -1,7 +1,7 @@
 // Bodies of requests, read within a limit. Hono's bodyLimit stops reading at once, and gathers bodies without a length in memory; here the
 // rest is read for a while (`drained`).
 
-import { BadRequestError, PayloadTooLargeError, ValidationError } from "../errors.js";
+import { BadRequestError, InternalServerError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ExactFields } from "../json.js";
 import { parseJsonAsync } from "../jsonAsync.js";
@@ -14,15 +14,24 @@ function tooLarge(limit: number): PayloadTooLargeError {
   return new PayloadTooLargeError(`the body is longer than ${limit} bytes`, { param: "body" });
 }
 
+/** Where this is mounted, something before it has taken the body. */
+function alreadyRead(): InternalServerError {
+  return new InternalServerError("the body was read before the request came to anneal", {
+    code: "body_already_read",
+    hint: "mount anneal before what reads bodies",
+  });
+}
+
 /**
  * The body's bytes as they arrive.
  * @throws PayloadTooLargeError when it is longer than `limit` bytes; BadRequestError when the client is gone before its
- *   end.
+ *   end; InternalServerError with code "body_already_read".
  */
 export async function* readBody(request: Request, limit: number): AsyncGenerator<Uint8Array> {
   const maxRead = limit + drained.bytes;
   const declared = Number(request.headers.get("content-length") ?? 0);
   if (declared > maxRead) throw tooLarge(limit);
+  if (request.bodyUsed || request.body?.locked) throw alreadyRead();
   const reader = request.body?.getReader();
   let length = 0;
   let draining: NodeJS.Timeout | undefined;
@@ -43,6 +52,7 @@ export async function* readBody(request: Request, limit: number): AsyncGenerator
     void reader?.cancel().catch(() => undefined);
   }
   if (Math.max(length, declared) > limit) throw tooLarge(limit);
+  if (length === 0 && declared > 0) throw alreadyRead();
 }
 
 /** @throws ValidationError */

@@ -90,6 +90,21 @@ describe("mounted", () => {
     await expectsAll(`${await serve(app)}/v1`);
   });
 
+  it("says that the body was read before", async () => {
+    const handler = createServer(server.engine);
+    const address = await serve((incoming, outgoing) => {
+      incoming.resume().on("end", () => handler(incoming, outgoing));
+    });
+    const body = JSON.stringify({ model: "anneal/tiny", messages });
+    const init = { method: "POST", headers: { ...key(), "content-type": "application/json" }, body };
+    const read = new Request(`${address}/v1/chat/completions`, init);
+    await read.text();
+    for (const response of [await fetch(read.url, init), await handler(read)]) {
+      const { error } = (await response.json()) as { error: object };
+      expect([response.status, error]).toEqual([500, expect.objectContaining({ code: "body_already_read" })]);
+    }
+  });
+
   it("in Hono below a path", async () => {
     const app = new Hono().mount("/llm", createServer(server.engine));
     const client = new OpenAI({
