@@ -130,6 +130,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
   const embedding = gguf.tensors.get("token_embd.weight");
   if (!embedding)
     throw new ModelFileError(gguf.file, "lacks the tensor token_embd.weight", { param: "token_embd.weight" });
+  const scaling = ropeScaling(fields, name, turned, ropeFactors);
   const hasBias = gguf.tensors.has("blk.0.attn_q.bias");
   return {
     model_type: modelType,
@@ -143,7 +144,8 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
     max_position_embeddings: required("context_length"),
     rms_norm_eps: required("attention.layer_norm_rms_epsilon"),
     rope_theta: number("rope.freq_base") ?? 10_000,
-    rope_scaling: ropeScaling(fields, name, turned, ropeFactors),
+    rope_scaling: scaling,
+    original_max_position_embeddings: scaling?.original_max_position_embeddings ?? null,
     ...(turned === headDim ? {} : { partial_rotary_factor: turned / headDim }),
     tie_word_embeddings: !gguf.tensors.has("output.weight"),
     ...(hasBias && modelType !== "qwen2" ? { attention_bias: true } : {}),

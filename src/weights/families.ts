@@ -91,6 +91,7 @@ export const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: false,
     windows: { size: 4096, layers: "all" },
+    defaults: { num_key_value_heads: 8 },
   },
   ministral: {
     architecture: "MinistralForCausalLM",
@@ -99,6 +100,7 @@ export const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: false,
     windows: { size: 4096, layers: "all", layerTypes: true },
+    defaults: { num_key_value_heads: 8 },
   },
   ministral3: {
     architecture: "Ministral3ForCausalLM",
@@ -119,6 +121,7 @@ export const FAMILIES: Record<string, Family> = {
       rms_norm_eps: 1e-5,
     },
     rope: {
+      queryScale: true,
       parameters: {
         type: "yarn",
         rope_theta: 1e6,
@@ -137,6 +140,7 @@ export const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: false,
     windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
+    defaults: { num_key_value_heads: 32 },
   },
   qwen3: {
     architecture: "Qwen3ForCausalLM",
@@ -146,6 +150,7 @@ export const FAMILIES: Record<string, Family> = {
     qkNorm: true,
     headDim: 128,
     windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
+    defaults: { num_key_value_heads: 32 },
   },
   smollm3: {
     architecture: "SmolLM3ForCausalLM",
@@ -157,6 +162,7 @@ export const FAMILIES: Record<string, Family> = {
     rope: { theta: 2_000_000 },
     tiedHead: true,
     layersWithoutRope: true,
+    defaults: { num_key_value_heads: 4 },
   },
   granite: {
     architecture: "GraniteForCausalLM",
@@ -177,6 +183,7 @@ export const FAMILIES: Record<string, Family> = {
     rope: { share: 1, aliases: { su: "longrope", yarn: "longrope" } },
     fused: true,
     codeIsKnown: true,
+    defaults: { rms_norm_eps: 1e-5, original_max_position_embeddings: 4096 },
   },
   gemma2: {
     ...GEMMA,
@@ -185,7 +192,7 @@ export const FAMILIES: Record<string, Family> = {
     windows: { size: 4096, layers: 2, layerTypes: true },
     attentionCap: 50,
     logitCap: 30,
-    defaults: { head_dim: 256, query_pre_attn_scalar: 256, max_position_embeddings: 8192 },
+    defaults: { num_key_value_heads: 4, head_dim: 256, query_pre_attn_scalar: 256, max_position_embeddings: 8192 },
   },
   gemma3_text: {
     ...GEMMA,

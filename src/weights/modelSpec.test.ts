@@ -92,6 +92,19 @@ describe("modelSpec", () => {
     expect(attention(qwen2)).toMatchObject({ headDim: 16, qBias: true, kBias: true, vBias: true, oBias: false });
     const { num_key_value_heads: _, ...withoutGroups } = llama;
     expect(attention(withoutGroups).kvHeads).toBe(4);
+    const groups = (model_type: string) =>
+      attention({ ...withoutGroups, model_type, architectures: undefined, num_attention_heads: 32 }).kvHeads;
+    const families = ["llama", "phi3", "granite", "mistral", "ministral", "qwen2", "qwen3", "smollm3", "gemma2"];
+    expect(families.map(groups)).toEqual([32, 32, 32, 8, 8, 32, 32, 4, 4]);
+    const phi3 = { ...llama, model_type: "phi3", architectures: undefined };
+    expect(parse(phi3).rmsEps).toBe(1e-5);
+    const long = { type: "longrope", short_factor: Array(8).fill(1), long_factor: Array(8).fill(1) };
+    expect(attention({ ...phi3, rope_scaling: long }).rope.originalMaxPositions).toBe(4096);
+    const ministral3 = { ...llama, model_type: "ministral3", architectures: undefined };
+    expect(attention({ ...ministral3, rope_theta: 1e4, rope_scaling: null }).rope).toMatchObject({
+      type: "yarn",
+      theta: 1e6,
+    });
     expect(attention({ ...llama, architectures: undefined }).heads).toBe(4);
   });
 
@@ -115,6 +128,38 @@ describe("modelSpec", () => {
       factor: 3,
       truncate: false,
     });
+  });
+
+  it("takes rope_scaling where rope_parameters stand beside it", () => {
+    const yarn = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 2048 };
+    const both = { rope_parameters: { rope_type: "default", rope_theta: 1e6 }, rope_scaling: yarn };
+    expect(attention({ ...qwen3, ...both }).rope).toMatchObject({ type: "yarn", factor: 4, theta: 10_000 });
+    expect(attention({ ...qwen3, ...both, rope_scaling: {} }).rope).toMatchObject({ type: "default", theta: 1e6 });
+    const parameters = { full_attention: { rope_theta: 5e5 }, sliding_attention: { rope_theta: 7 } };
+    const layer_types = ["sliding_attention", "full_attention"];
+    const gemma = {
+      ...gemma3,
+      layer_types,
+      rope_parameters: parameters,
+      rope_scaling: { rope_type: "linear", factor: 8 },
+    };
+    expect(parse(gemma).layers.map((layer) => layer.attention!.rope)).toMatchObject([
+      { type: "default", theta: 7 },
+      { type: "linear", theta: 5e5, factor: 8 },
+    ]);
+  });
+
+  it("takes the original context of the whole model before that of a scaling", () => {
+    const told = { original_max_position_embeddings: 1024 };
+    const scaling = { factor: 4, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 2048 };
+    for (const rope_type of ["llama3", "yarn"]) {
+      const { low_freq_factor: _, high_freq_factor: __, ...yarn } = scaling;
+      const rope_scaling = { rope_type, ...(rope_type === "yarn" ? yarn : scaling) };
+      expect(attention({ ...llama, ...told, rope_scaling }).rope.originalMaxPositions).toBe(1024);
+      expect(attention({ ...llama, rope_scaling }).rope.originalMaxPositions).toBe(2048);
+      const { original_max_position_embeddings: ___, ...untold } = rope_scaling;
+      expect(attention({ ...llama, rope_scaling: untold }).rope.originalMaxPositions).toBe(8192);
+    }
   });
 
   it("takes layers without rope, each fourth where config.json does not say", () => {
@@ -264,7 +309,12 @@ describe("modelSpec", () => {
     ["partial_rotary_factor", { ...llama, partial_rotary_factor: 0.5 }],
     ["rope_parameters.partial_rotary_factor", { ...llama, rope_parameters: { partial_rotary_factor: 0.5 } }],
     ["rope_scaling.rope_type", { ...llama, rope_scaling: { rope_type: "proportional", factor: 2 } }],
-    ["rope_scaling.original_max_position_embeddings", { ...llama, rope_scaling: { type: "longrope" } }],
+    ["rope_scaling.short_factor", { ...llama, rope_scaling: { type: "longrope" } }],
+    ["rope_scaling.llama_4_scaling_beta", { ...llama, rope_scaling: { type: "yarn", llama_4_scaling_beta: 0.1 } }],
+    [
+      "rope_parameters.llama_4_scaling_beta",
+      { ...llama, model_type: "ministral3", architectures: undefined, rope_parameters: { llama_4_scaling_beta: 0.1 } },
+    ],
     [
       "rope_scaling.short_factor",
       { ...llama, rope_scaling: { type: "longrope", original_max_position_embeddings: 64, short_factor: [1, 2] } },

@@ -135,8 +135,9 @@ function softCap(fields: JsonFields, name: string, fallback: number | null | und
 function scalingOf(fields: JsonFields, { localRope }: Family, type: string): JsonFields | null | undefined {
   if (!localRope) return undefined;
   const parameters = fields.object("rope_parameters");
-  if (parameters) return parameters.object(type);
-  return type === "full_attention" ? fields.object("rope_scaling") : null;
+  const told = parameters?.object(type) ?? null;
+  const scaling = type === "full_attention" ? fields.object("rope_scaling") : null;
+  return told && scaling ? scaling.withDefaults(parameters!.get(type) as Record<string, unknown>) : (told ?? scaling);
 }
 
 function multiplier(fields: JsonFields, family: Family, name: string): number {

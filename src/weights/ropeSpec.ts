@@ -21,10 +21,10 @@ const FIELDS: Record<string, string[]> = {
     "mscale",
     "mscale_all_dim",
     "truncate",
-    "llama_4_scaling_beta",
   ],
   longrope: ["factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"],
 };
+const QUERY_SCALE = "llama_4_scaling_beta";
 /** Other names of the same. "mrope" tells images' rows and columns; of a text all three of its positions are one. */
 const ALIASES: Record<string, string> = { su: "longrope", mrope: "default" };
 
@@ -58,6 +58,8 @@ export interface RopeDefaults {
   parameters?: Record<string, unknown>;
   /** Rope types that the family means by other names. */
   aliases?: Record<string, string>;
+  /** Has `llama_4_scaling_beta`, with YaRN. */
+  queryScale?: boolean;
 }
 
 interface RopeContext extends RopeDefaults {
@@ -68,13 +70,8 @@ interface RopeContext extends RopeDefaults {
 }
 
 export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
-  const { maxPositions } = context;
-  const given =
-    context.scaling === undefined
-      ? (config.object("rope_parameters") ?? config.object("rope_scaling"))
-      : context.scaling;
-  const untold = ["rope_parameters", "rope_scaling", "rope_theta"].every((name) => !config.has(name));
-  const scaling = given ?? new JsonFields(config.file, untold ? (context.parameters ?? {}) : {}, "rope_scaling");
+  const given = context.scaling === undefined ? toldOfAll(config) : context.scaling;
+  const scaling = given ?? new JsonFields(config.file, context.parameters ?? {}, "rope_scaling");
   const named = scaling.string("rope_type", scaling.string("type", "default"));
   const aliases = { ...ALIASES, ...context.aliases };
   const type = Object.hasOwn(aliases, named) ? aliases[named]! : named;
@@ -82,10 +79,12 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
     scaling.fail("rope_type", `is "${named}"; known are ${Object.keys(FIELDS).join(", ")}`);
   }
   const known = [...ANY_TYPE, ...IGNORED, ...FIELDS[type]!];
+  if (context.queryScale && type === "yarn") known.push(QUERY_SCALE);
   for (const name of scaling.names) {
     // Plain rotary embeddings do not look at what a scaling would need.
-    if (type !== "default" && !known.includes(name) && scaling.get(name) !== null) {
-      scaling.fail(name, `is not known for the rope type "${type}"`);
+    const counts = type !== "default" || name === QUERY_SCALE;
+    if (counts && !known.includes(name) && scaling.get(name) !== null) {
+      scaling.fail(name, `is not known for the rope type "${type}" of this family`);
     }
   }
   const theta = scaling.has("rope_theta") ? scaling : config;
@@ -96,7 +95,7 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
     rotaryShare: rotaryShare(config, scaling, context),
   };
   if (type === "default") return rope;
-  if (type === "yarn") return yarn(rope, scaling, maxPositions);
+  if (type === "yarn") return yarn(rope, config, scaling, context);
   if (type === "longrope") return longRope(rope, config, scaling, context);
   const factor = scaling.number("factor", 1e-3, 1e6);
   if (type === "dynamic") return rope;
@@ -104,12 +103,25 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
   if (type === "llama3") {
     rope.lowFreqFactor = scaling.number("low_freq_factor", 1e-6, 1e6);
     rope.highFreqFactor = scaling.number("high_freq_factor", 1e-6, 1e6);
-    rope.originalMaxPositions = scaling.integer("original_max_position_embeddings", 1, 1e9);
+    rope.originalMaxPositions = originalMaxPositions(config, scaling, context);
     if (rope.highFreqFactor <= rope.lowFreqFactor) {
       scaling.fail("high_freq_factor", `must be greater than low_freq_factor (${rope.lowFreqFactor})`);
     }
   }
   return rope;
+}
+
+/** `rope_scaling` counts before `rope_parameters`, beside which it is added to ask for a longer context. */
+function toldOfAll(config: JsonFields): JsonFields | null {
+  const scaling = config.object("rope_scaling");
+  return scaling?.names.length ? scaling : config.object("rope_parameters");
+}
+
+/** Told of the whole model, it counts before what `scaling` tells. */
+function originalMaxPositions(config: JsonFields, scaling: JsonFields, context: RopeContext): number {
+  const name = "original_max_position_embeddings";
+  const isWhole = context.scaling === undefined && config.get(name) !== null;
+  return (isWhole ? config : scaling).integer(name, 1, 1e9, context.maxPositions);
 }
 
 function rotaryShare(config: JsonFields, scaling: JsonFields, { share, headDim }: RopeContext): number {
@@ -128,8 +140,7 @@ function rotaryShare(config: JsonFields, scaling: JsonFields, { share, headDim }
  * the original. (transformers decides by every text's length, so that a text changes all its keys when it grows past it.)
  */
 function longRope(rope: RopeSpec, config: JsonFields, scaling: JsonFields, context: RopeContext): RopeSpec {
-  const original = "original_max_position_embeddings";
-  const originalMaxPositions = (config.get(original) === null ? scaling : config).integer(original, 2, 1e9);
+  const original = originalMaxPositions(config, scaling, context);
   const pairs = Math.trunc(context.headDim * rope.rotaryShare) / 2;
   const factors = (name: string) => {
     const list = scaling.get(name);
@@ -138,11 +149,11 @@ function longRope(rope: RopeSpec, config: JsonFields, scaling: JsonFields, conte
     }
     return list as number[];
   };
-  const factor = scaling.number("factor", 1e-3, 1e6, context.maxPositions / originalMaxPositions);
-  const derived = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalMaxPositions));
+  const factor = scaling.number("factor", 1e-3, 1e6, context.maxPositions / original);
+  const derived = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(original));
   return {
     ...rope,
-    originalMaxPositions,
+    originalMaxPositions: original,
     attentionFactor: scaling.number("attention_factor", 1e-3, 1e3, derived),
     shortFactors: factors("short_factor"),
     longFactors: factors("long_factor"),
@@ -150,18 +161,18 @@ function longRope(rope: RopeSpec, config: JsonFields, scaling: JsonFields, conte
 }
 
 /** YaRN (Peng et al. 2023), with the defaults of transformers. */
-function yarn(rope: RopeSpec, scaling: JsonFields, maxPositions: number): RopeSpec {
-  const originalMaxPositions = scaling.integer("original_max_position_embeddings", 1, 1e9, maxPositions);
+function yarn(rope: RopeSpec, config: JsonFields, scaling: JsonFields, context: RopeContext): RopeSpec {
+  const original = originalMaxPositions(config, scaling, context);
   return {
     ...rope,
-    originalMaxPositions,
-    factor: scaling.number("factor", 1e-3, 1e6, maxPositions / originalMaxPositions),
+    originalMaxPositions: original,
+    factor: scaling.number("factor", 1e-3, 1e6, context.maxPositions / original),
     attentionFactor: scaling.number("attention_factor", 0, 1e3, 0),
     betaFast: scaling.number("beta_fast", 1e-6, 1e6, 32),
     betaSlow: scaling.number("beta_slow", 1e-6, 1e6, 1),
     mscale: scaling.number("mscale", 0, 1e3, 0),
     mscaleAllDim: scaling.number("mscale_all_dim", 0, 1e3, 0),
     truncate: scaling.boolean("truncate", true),
-    queryScale: scaling.number("llama_4_scaling_beta", 0, 1e3, 0),
+    queryScale: scaling.number(QUERY_SCALE, 0, 1e3, 0),
   };
 }
