@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
 import { openRuntime } from "../runtime/runtime.js";
+import { readSafetensors, writeSafetensors } from "./safetensors.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { openWeightFolder } from "./weightFolder.js";
 
@@ -77,14 +78,21 @@ describe("openWeightFolder", () => {
     expect(await (await openWeightFolder(folder)).hash()).not.toBe(before);
   });
 
-  it("ignores rotary tables and the copy of a tied head", async () => {
+  it("ignores rotary tables and the copy of a tied head, but no head of another kind", async () => {
     copy("qwen3");
     const file = join(folder, "model.safetensors");
     editHeader(file, (header) => {
       header["model.layers.0.self_attn.rotary_emb.inv_freq"] = { dtype: "F32", shape: [0], data_offsets: [0, 0] };
-      header["lm_head.weight"] = { dtype: "BF16", shape: [0], data_offsets: [0, 0] };
     });
-    expect((await openWeightFolder(folder)).tensors.map(({ name }) => name)).not.toContain("lm_head.weight");
+    const { tensors } = await readSafetensors(file);
+    const { shape, data } = tensors.get("model.embed_tokens.weight")!;
+    const opened = async (head: Float32Array) => {
+      await writeSafetensors(file, new Map([...tensors, ["lm_head.weight", { shape, data: head }]]));
+      const { config, tensors: found } = await openWeightFolder(folder);
+      return [config.tiedHead, found.some(({ name }) => name === "lm_head.weight")];
+    };
+    expect(await opened(data)).toEqual([true, false]);
+    expect(await opened(data.with(-1, 3))).toEqual([false, true]);
   });
 
   it("names a missing, an unexpected and a misshapen tensor", async () => {

@@ -17,6 +17,7 @@ import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
+import { hasOwnHead } from "./ownHead.js";
 import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
 import { formatsByMatrix } from "./quantizeFormats.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
@@ -95,7 +96,8 @@ async function openSafetensors(folder: string): Promise<Weights> {
   const stored = await storedTensors(folder);
   const found = withPrefix(isTower ? textTensors(stored) : stored);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
-  const floats = found.isHeadless ? { ...told, tiedHead: true } : told;
+  const tiedHead = found.isHeadless || (told.tiedHead && !(await hasOwnHead(found.tensors)));
+  const floats = { ...told, tiedHead };
   const tensors = await matchTensors(folder, floats, readPacking(fields), found.tensors);
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
   const config = quantized.length > 0 ? { ...floats, quantized } : floats;
