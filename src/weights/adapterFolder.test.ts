@@ -57,6 +57,12 @@ it("takes names that carry the adapter's name, and lists of longer module names"
   expect(read.spec.targets).toEqual(["q_proj", "v_proj"]);
 });
 
+it("takes lists of the modules of every layer", async () => {
+  const layers = ["model.layers.0.self_attn", "layers.1.self_attn"];
+  editConfig({ target_modules: layers.flatMap((layer) => [`${layer}.v_proj`, `${layer}.q_proj`]) });
+  expect((await readAdapterFolder(folder)).spec.targets).toEqual(["q_proj", "v_proj"]);
+});
+
 it.each(["model.language_model", "language_model.model"])("takes names of a text that stands at %s", async (place) => {
   const file = join(folder, "adapter_model.safetensors");
   const { tensors } = await readSafetensors(file);

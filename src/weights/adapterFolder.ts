@@ -113,7 +113,9 @@ function targetsOf(fields: JsonFields): string[] {
   if (given === "all-linear" || (given === null && fields.has("target_modules"))) return [];
   if (typeof given === "string") fields.fail("target_modules", "must be a list of names; a pattern is not supported");
   const targets = fields.strings("target_modules").map((name) => {
-    const [place, module] = name.includes(".") ? name.split(".", 2) : [undefined, name];
+    // Where not all layers are named, tensors will be missing.
+    const inLayer = name.replace(/^(.+\.)?layers\.\d+\./, "");
+    const [place, module] = inLayer.includes(".") ? inLayer.split(".", 2) : [undefined, inLayer];
     const known = Object.entries(ADAPTER_MODULES).find(([own]) => own === module);
     if (!known || (place !== undefined && place !== known[1])) {
       fields.fail("target_modules", `contains "${name}"; known are ${MODULES.join(", ")}`);
