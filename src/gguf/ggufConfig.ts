@@ -232,9 +232,21 @@ function ropeScaling(fields: GgufFields, name: string, width: number, { llama3, 
   const factor = number("factor");
   if (type === "linear") return { rope_type: "linear", factor };
   if (type !== "yarn") fields.fail(`${name}.rope.scaling.type`, `is "${type}"; none, linear and yarn are known`);
-  const original = number("original_context_length");
-  return { rope_type: "yarn", factor, ...(original ? { original_max_position_embeddings: original } : {}) };
+  for (const [key, neutral] of Object.entries(YARN_NEUTRAL)) {
+    const value = number(key) ?? neutral;
+    if (value !== neutral) fields.fail(`${name}.rope.scaling.${key}`, `is ${value}; only ${neutral} is known`);
+  }
+  return {
+    rope_type: "yarn",
+    factor,
+    original_max_position_embeddings: number("original_context_length") || undefined,
+    beta_fast: number("yarn_beta_fast"),
+    beta_slow: number("yarn_beta_slow"),
+  };
 }
+
+/** Keys of YaRN that are not computed, where they change nothing. */
+const YARN_NEUTRAL = { attn_factor: 1, yarn_attn_factor: 1, yarn_ext_factor: 1, yarn_log_multiplier: 0 };
 
 /** What frequencies are divided by. */
 export function llama3Factors(factor: number, base: number, width: number): number[] {

@@ -1,0 +1,36 @@
+import { expect, it } from "vitest";
+import { ModelFileError } from "../errors.js";
+import { ggufConfig } from "./ggufConfig.js";
+import type { GgufTensor, GgufValue } from "./ggufFile.js";
+
+const sizes: Record<string, GgufValue> = {
+  "general.architecture": "qwen2",
+  "qwen2.block_count": 2,
+  "qwen2.context_length": 512,
+  "qwen2.embedding_length": 64,
+  "qwen2.feed_forward_length": 96,
+  "qwen2.attention.head_count": 4,
+  "qwen2.attention.layer_norm_rms_epsilon": 1e-6,
+  "qwen2.rope.scaling.type": "yarn",
+  "qwen2.rope.scaling.factor": 4,
+};
+const embedding: GgufTensor = { file: "model.gguf", type: "F32", shape: [100, 64], offset: 0, bytes: 25_600 };
+
+function scaling(more: Record<string, GgufValue>): unknown {
+  const metadata = new Map(Object.entries({ ...sizes, ...more }));
+  const tensors = new Map([["token_embd.weight", embedding]]);
+  return ggufConfig({ file: "model.gguf", metadata, tensors }, {}).rope_scaling;
+}
+
+it("reads all that a file says of YaRN, or refuses it", () => {
+  expect(scaling({})).toEqual({ rope_type: "yarn", factor: 4 });
+  const betas = { "qwen2.rope.scaling.yarn_beta_fast": 16, "qwen2.rope.scaling.yarn_beta_slow": 2 };
+  expect(scaling(betas)).toMatchObject({ beta_fast: 16, beta_slow: 2 });
+  expect(scaling({ "qwen2.rope.scaling.yarn_attn_factor": 1 })).toEqual({ rope_type: "yarn", factor: 4 });
+  for (const key of ["attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"]) {
+    const param = `qwen2.rope.scaling.${key}`;
+    const read = () => scaling({ [param]: 0.5 });
+    expect(read).toThrow(ModelFileError);
+    expect(read).toThrow(expect.objectContaining({ param }));
+  }
+});
