@@ -242,9 +242,28 @@ export const FAMILIES: Record<string, Family> = {
   },
 };
 
-/** Folders of models that see, whose text is a family's, described in `text_config`; the first where that does not say which. */
-export const TOWERS: Record<string, { architecture: string; texts: readonly string[] }> = {
-  gemma3: { architecture: "Gemma3ForConditionalGeneration", texts: ["gemma3_text"] },
-  qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"] },
-  mistral3: { architecture: "Mistral3ForConditionalGeneration", texts: ["mistral", "ministral3"] },
+/** Folders of models that see, whose text is a family's, described in `text_config`. */
+export interface Tower {
+  architecture: string;
+  /** The first where `text_config` does not say which. */
+  texts: readonly string[];
+  /** Where `tie_word_embeddings` is absent. */
+  tiedHead: boolean;
+  /** What of its text's fields the whole does not look at, as it counts then. */
+  ignored?: Record<string, unknown>;
+}
+
+export const TOWERS: Record<string, Tower> = {
+  gemma3: {
+    architecture: "Gemma3ForConditionalGeneration",
+    texts: ["gemma3_text"],
+    tiedHead: true,
+    ignored: { final_logit_softcapping: null },
+  },
+  qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"], tiedHead: false },
+  mistral3: {
+    architecture: "Mistral3ForConditionalGeneration",
+    texts: ["mistral", "ministral3"],
+    tiedHead: true,
+  },
 };

@@ -268,6 +268,17 @@ describe("modelSpec", () => {
     expect(spec.layers).toHaveLength(34);
     expect(spec.layers[0]!.attention).toMatchObject({ heads: 8, kvHeads: 4, headDim: 256, window: 4096 });
     expect(refused({ model_type: "gemma3", architectures })).toBe("text_config");
+    const capped = { ...text, final_logit_softcapping: 30 };
+    expect(parse({ ...sizes, ...capped }).logitSoftCap).toBe(30);
+    expect(parse({ model_type: "gemma3", text_config: capped }).logitSoftCap).toBe(0);
+    const ties = (model_type: string, whole?: boolean, tie_word_embeddings?: boolean) =>
+      parse({ model_type, tie_word_embeddings: whole, text_config: { ...sizes, tie_word_embeddings } }).tiedHead;
+    expect(["gemma3", "qwen3_5", "mistral3"].map((type) => ties(type))).toEqual([true, false, true]);
+    expect([ties("gemma3", true, false), ties("qwen3_5", false, true), ties("mistral3", false)]).toEqual([
+      true,
+      true,
+      false,
+    ]);
     const mistral3 = { model_type: "mistral3", vision_config: {} };
     const ministral3 = parse({ ...mistral3, text_config: { model_type: "ministral3", num_hidden_layers: 26 } });
     const rope = { type: "yarn", factor: 16, originalMaxPositions: 16_384, queryScale: 0.1 };

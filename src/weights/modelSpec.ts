@@ -43,9 +43,11 @@ function textOf(fields: JsonFields): { fields: JsonFields; family: Family } {
   const text: JsonFields = fields.object("text_config") ?? fields.fail("text_config", "is missing");
   const named = text.string("model_type", tower.texts[0]);
   const family = familyOf(text.withDefaults({ model_type: named }), tower.texts.includes(named) ? named : "");
-  const tied = fields.get("tie_word_embeddings");
-  const whole = tied === null ? {} : { tie_word_embeddings: tied };
-  return { fields: text.withDefaults({ ...family.defaults, ...whole }), family };
+  // Older versions of transformers asked the text, newer ones ask the whole; a head of its own counts before either.
+  const name = "tie_word_embeddings";
+  const tied = fields.boolean(name, tower.tiedHead) || text.boolean(name, false);
+  const whole = { ...tower.ignored, [name]: tied };
+  return { fields: text.withDefaults(family.defaults ?? {}).withDefaults(whole, true), family };
 }
 
 /** Of a layer with attention. */

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { writeMergedFolder } from "./mergedFolder.js";
 import { readSafetensors, writeSafetensors } from "./safetensors.js";
 import { openWeightFolder } from "./weightFolder.js";
 import { textConfig } from "./writeWeightFolder.js";
@@ -43,9 +44,15 @@ it.each([
   const own = await openWeightFolder(alone);
   const folder = await tower(named);
   const found = await openWeightFolder(folder);
-  expect(found.config).toEqual(own.config);
+  // Which the class of the whole does not look at.
+  expect(found.config).toEqual({ ...own.config, logitSoftCap: 0 });
   expect(found.tensors.map(({ name }) => name)).toEqual(own.tensors.map(({ name }) => name));
   expect([own.textOnly, found.textOnly]).toEqual([false, true]);
   const config = textConfig(JSON.parse(readFileSync(join(folder, "config.json"), "utf8")));
   expect(config).toMatchObject({ model_type: "gemma3_text", architectures: ["Gemma3ForCausalLM"], head_dim: 10 });
+  const target = join(folder, "text");
+  mkdirSync(target);
+  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: [] }, tensors: new Map() };
+  await writeMergedFolder(target, folder, none, {});
+  expect((await openWeightFolder(target)).config).toEqual(found.config);
 });

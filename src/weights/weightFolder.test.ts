@@ -1,10 +1,11 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
 import { openRuntime } from "../runtime/runtime.js";
+import { writeMergedFolder } from "./mergedFolder.js";
 import { readSafetensors, writeSafetensors } from "./safetensors.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { openWeightFolder } from "./weightFolder.js";
@@ -93,6 +94,11 @@ describe("openWeightFolder", () => {
     };
     expect(await opened(data)).toEqual([true, false]);
     expect(await opened(data.with(-1, 3))).toEqual([false, true]);
+    const target = join(folder, "merged");
+    mkdirSync(target);
+    const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: [] }, tensors: new Map() };
+    await writeMergedFolder(target, folder, none, {});
+    expect(JSON.parse(readFileSync(join(target, "config.json"), "utf8")).tie_word_embeddings).toBe(false);
   });
 
   it("names a missing, an unexpected and a misshapen tensor", async () => {

@@ -80,7 +80,8 @@ export async function writeWeightFolder<T extends OutputTensor>(
   }
   const config = textConfig(JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>);
   const key = "dtype" in config ? "dtype" : "torch_dtype";
-  await writeJson(join(target, "config.json"), { ...config, [key]: NAMES[tensors[0]!.dtype] });
+  const tie_word_embeddings = !tensors.some(({ name }) => name === "lm_head.weight");
+  await writeJson(join(target, "config.json"), { ...config, tie_word_embeddings, [key]: NAMES[tensors[0]!.dtype] });
   await copyTextFiles(target, source);
 }
 
@@ -90,11 +91,11 @@ export function textConfig(config: Record<string, unknown>): Record<string, unkn
   const tower = Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
   if (!tower) return config;
   const text = config.text_config as Record<string, unknown>;
-  const { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id } = config;
-  const whole = { tie_word_embeddings, eos_token_id, bos_token_id, pad_token_id };
+  const { eos_token_id, bos_token_id, pad_token_id } = config;
+  const whole = { eos_token_id, bos_token_id, pad_token_id };
   const given = Object.fromEntries(Object.entries(whole).filter(([, value]) => value !== undefined));
   const family = (text.model_type as string | undefined) ?? tower.texts[0]!;
-  return { ...given, ...text, architectures: [FAMILIES[family]!.architecture], model_type: family };
+  return { ...given, ...text, ...tower.ignored, architectures: [FAMILIES[family]!.architecture], model_type: family };
 }
 
 /** Tokenizer, templates and generation settings, as far as `source` has them. */
