@@ -334,6 +334,10 @@ describe("modelSpec", () => {
     ["rope_scaling.short_factor", { ...llama, rope_scaling: { rope_type: "linear", factor: 2, short_factor: [1] } }],
     ["rope_scaling.low_freq_factor", { ...llama, rope_scaling: { rope_type: "llama3", factor: 2 } }],
     ["rope_parameters", { ...llama, rope_parameters: [] }],
+    [
+      "rope_parameters.full_attention.truncate",
+      { ...sizes, model_type: "gemma3_text", rope_parameters: { full_attention: { type: "yarn", truncate: false } } },
+    ],
     ["hidden_size", { ...llama, hidden_size: 66 }],
     ["hidden_size", { ...llama, hidden_size: "64" }],
     ["hidden_size", { ...llama, hidden_size: undefined }],

@@ -163,6 +163,10 @@ function longRope(rope: RopeSpec, config: JsonFields, scaling: JsonFields, conte
 /** YaRN (Peng et al. 2023), with the defaults of transformers. */
 function yarn(rope: RopeSpec, config: JsonFields, scaling: JsonFields, context: RopeContext): RopeSpec {
   const original = originalMaxPositions(config, scaling, context);
+  const truncate = scaling.boolean("truncate", true);
+  // transformers looks for it beside the types of layers.
+  if (!truncate && context.scaling !== undefined)
+    scaling.fail("truncate", "is false, which is not known of a type of layers");
   return {
     ...rope,
     originalMaxPositions: original,
@@ -172,7 +176,7 @@ function yarn(rope: RopeSpec, config: JsonFields, scaling: JsonFields, context: 
     betaSlow: scaling.number("beta_slow", 1e-6, 1e6, 1),
     mscale: scaling.number("mscale", 0, 1e3, 0),
     mscaleAllDim: scaling.number("mscale_all_dim", 0, 1e3, 0),
-    truncate: scaling.boolean("truncate", true),
+    truncate,
     queryScale: scaling.number(QUERY_SCALE, 0, 1e3, 0),
   };
 }
