@@ -65,7 +65,7 @@ it("anneal doctor shows it, with the two texts side by side", async () => {
   expect(out).toMatch(/^ +> <think> +\| It is 7\.<\|im_end\|>$/m);
   expect(code).toBe(0);
   const json = JSON.parse((await printed(() => runCommand(doctor, [folder, "--json"]))).out) as { check: string }[];
-  const checks = ["node", "core", "memory", "home", "what", "needs", "template", "turns", "model"];
+  const checks = ["node", "core", "home", "memory", "what", "needs", "template", "turns", "model"];
   expect(json.map(({ check }) => check)).toEqual(checks);
   const wrong = await printed(() => runCommand(doctor, [join(folder, "nothing"), "--json"]));
   expect([wrong.code, JSON.parse(wrong.out)[4]]).toEqual([1, expect.objectContaining({ check: "what", ok: false })]);
