@@ -33,6 +33,11 @@ const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
 const RESPELLED = /(?:^|[:[,])\s*-?(?:\d[\d.]{15}|\d+\.\d*0(?!\d)|0\.0{6}|\d+(?:\.\d+)?[eE][+-]?\d)/;
 const WHOLE_FLOAT = /(?:^|[:[,\s])-?\d+(?:\.0+|(?:\.\d+)?[eE][+-]?\d+)\s*(?:$|[,\]}])/;
 
+/** Of what was read: numbers may be objects too. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Number);
+}
+
 export function isJson(text: string): boolean {
   try {
     JSON.parse(text);
@@ -56,6 +61,16 @@ function maySayMore(text: string, exact: ExactFields): boolean {
     (kinds.includes("spellings") ? RESPELLED.test(text) : kinds.length > 0 && LONG_INTEGER.test(text)) ||
     (kinds.includes("floats") && WHOLE_FLOAT.test(text))
   );
+}
+
+/** JSON text of plain data in which numbers may be as `parseJsonText` reads them, each as it was spelled. */
+export function spelledJson(value: unknown): string {
+  if (typeof value === "bigint") return String(value);
+  if (value instanceof SpelledNumber) return value.spelling;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(spelledJson).join(",")}]`;
+  const said = Object.entries(value).filter(([, item]) => item !== undefined);
+  return `{${said.map(([key, item]) => `${JSON.stringify(key)}:${spelledJson(item)}`).join(",")}}`;
 }
 
 /**

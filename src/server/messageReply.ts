@@ -1,5 +1,6 @@
 // A chat completion as a message: in one piece, and as the events of a stream.
 
+import { isObject, parseJsonText } from "../json.js";
 import type { MessageBlock, MessageEvent, MessageReply } from "../schemas/messages.js";
 import type {
   ChatCompletion,
@@ -22,10 +23,11 @@ export function messageOf({ id, model, choices, usage }: ChatCompletion): Messag
   return { ...common, content, ...endOf(finish_reason, stop_reason), usage: usageOf(usage) };
 }
 
-/** A call that a stop has cut is told without arguments. */
+/** Its numbers as they are spelled. A call that a stop has cut, or whose arguments are no object, is told without arguments. */
 function inputOf(text: string): Record<string, unknown> {
   try {
-    return JSON.parse(text) as Record<string, unknown>;
+    const value = parseJsonText(text, "spellings");
+    return isObject(value) ? value : {};
   } catch {
     return {};
   }

@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { jsonReason } from "../json.js";
+import { isObject, jsonReason } from "../json.js";
 import { stringifyAsync } from "../jsonPieces.js";
 import { openRegularFile } from "../regularFile.js";
 import { streamFile } from "../store/durableFiles.js";
@@ -215,8 +215,4 @@ function checkMessage(value: unknown, path: string, refuse: (message: string) =>
     const named = isObject(call) && isObject(call.function) && typeof call.function.name === "string";
     if (!named) throw refuse(`"${path}.tool_calls.${i}" must be the call of a function`);
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -131,6 +131,28 @@ it("think and call tools, and take back what came of it", async () => {
   expect(then.usage.input_tokens + then.usage.cache_read_input_tokens).toBe(input_tokens);
 });
 
+it("keep the digits of numbers in calls, both ways", async () => {
+  const values = '{"id":12345678901234567890,"price":1.50}';
+  const properties = '{"id":{"const":12345678901234567890},"price":{"const":1.50}}';
+  const schema = `{"type":"object","properties":${properties},"required":["id","price"]}`;
+  const tools = `"tools":[{"name":"order","input_schema":${schema}}],"tool_choice":{"type":"tool","name":"order"}`;
+  const user = '{"role":"user","content":"Order it"}';
+  const body = `{"model":"demo","max_tokens":300,"messages":[${user}],${tools}}`;
+  const reply = await (await served.request("POST", "/v1/messages", body)).text();
+  expect(reply.replaceAll(/\s/g, "")).toContain(`"name":"order","input":${values}`);
+  const call = `{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"order","input":${values}}]}`;
+  const result = '{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"done"}]}';
+  const prompt = `{"model":"demo","messages":[${user},${call},${result}]}`;
+  const counted = await served.request("POST", "/v1/messages/count_tokens", prompt);
+  const messages = [
+    { role: "user", content: "Order it" },
+    { role: "assistant", tool_calls: [{ id: "a", type: "function", function: { name: "order", arguments: values } }] },
+    { role: "tool", tool_call_id: "a", content: "done" },
+  ];
+  const { usage } = await served.chat({ model: "demo", messages, max_tokens: 1 });
+  expect(await counted.json()).toEqual({ input_tokens: usage.prompt_tokens });
+});
+
 it("are the same in events as in one piece: text, thoughts, calls, cut short, stopped", async () => {
   for (const body of [
     says("Hi"),
