@@ -8,7 +8,7 @@ import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
-import { readAdapterFolder, writeAdapterFolder } from "../weights/adapterFolder.js";
+import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
@@ -154,7 +154,7 @@ export type AdapterOrigin = "checkpoint" | "elsewhere";
  */
 export async function readAdapter(
   folder: string,
-  base: Pick<TrainingBase, "id" | "hash">,
+  base: Pick<TrainingBase, "id" | "hash" | "device">,
   from: AdapterOrigin,
 ): Promise<{ spec: AdapterSpec; tensors: NamedTensors; kept: (KeptState & { objective: Objective | null }) | null }> {
   const file = join(folder, META_FILE);
@@ -178,7 +178,8 @@ export async function readAdapter(
   if (from === "checkpoint") await verifyChecksums(folder, ADAPTER_FILES);
   // What others say of states elsewhere is nothing to go on from.
   const kept = from === "checkpoint" ? readKept(meta?.object("kept") ?? null) : null;
-  return { ...(await readAdapterFolder(folder)), kept };
+  const adapter = await readAdapterFolder(folder);
+  return { spec: adapter.spec, tensors: withLeftOutLayers(base.device.config, adapter), kept };
 }
 
 /** Names of what a device elsewhere keeps of checkpoints in these folders; damaged ones are passed over. */

@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { readAdapterFolder, writeAdapterFolder } from "./adapterFolder.js";
+import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "./adapterFolder.js";
+import { readModelConfig } from "./modelConfig.js";
+import { modelSpec } from "./modelSpec.js";
 import { readSafetensors, writeSafetensors } from "./safetensors.js";
 
 const adapter = fileURLToPath(new URL("../../test/reference/models/llama_linear/adapter", import.meta.url));
@@ -79,6 +81,35 @@ it('takes "all-linear" as what of a model there is', async () => {
   expect((await readAdapterFolder(folder)).spec.targets).toEqual(["q_proj", "v_proj"]);
 });
 
+it.each<object>([
+  { layers_to_transform: 1 },
+  { layers_to_transform: [1] },
+  { exclude_modules: ["layers.0.self_attn.v_proj", "layers.0.self_attn.q_proj"] },
+  { target_modules: ".*layers\\.1\\.self_attn\\.(q|v)_proj" },
+  { target_modules: ["layers.1.self_attn.q_proj", "layers.1.self_attn.v_proj"] },
+])("gives zeros to the layers that %j leaves out", async (change) => {
+  const file = join(folder, "adapter_model.safetensors");
+  const whole = (await readSafetensors(file)).tensors;
+  const written = new Map([...whole].filter(([name]) => name.includes(".layers.1.")));
+  await writeSafetensors(file, written);
+  const model = modelSpec(await readModelConfig(join(adapter, "..")));
+  const lacking = await readAdapterFolder(folder);
+  expect(withLeftOutLayers(model, lacking)).toEqual(written);
+  editConfig(change);
+  const read = await readAdapterFolder(folder);
+  expect(read.spec.targets).toEqual(["q_proj", "v_proj"]);
+  const filled = withLeftOutLayers(model, read);
+  expect([...filled.keys()].sort()).toEqual([...whole.keys()].sort());
+  for (const [name, { shape, data }] of filled) {
+    expect(shape).toEqual(whole.get(name)!.shape);
+    expect(data).toEqual(written.get(name)?.data ?? new Float32Array(shape[0]! * shape[1]!));
+  }
+  const halves = new Map([...written].filter(([name]) => !name.includes("q_proj.lora_A")));
+  await writeSafetensors(file, halves);
+  const half = "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight";
+  expect(withLeftOutLayers(model, await readAdapterFolder(folder)).has(half)).toBe(false);
+});
+
 it.each<[string, object]>([
   ["peft_type", { peft_type: "IA3" }],
   ["use_dora", { use_dora: true }],
@@ -88,10 +119,8 @@ it.each<[string, object]>([
   ["rank_pattern", { rank_pattern: { q_proj: 4 } }],
   ["alpha_pattern", { alpha_pattern: { q_proj: 4 } }],
   ["fan_in_fan_out", { fan_in_fan_out: true }],
-  ["layers_to_transform", { layers_to_transform: [0] }],
   ["init_lora_weights", { init_lora_weights: "pissa" }],
   ["target_modules", { target_modules: ["lm_head"] }],
-  ["target_modules", { target_modules: ".*_proj" }],
   ["target_modules", { target_modules: [] }],
   ["r", { r: 0 }],
   ["lora_alpha", { lora_alpha: "16" }],

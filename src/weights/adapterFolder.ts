@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
 import { ModelFileError } from "../errors.js";
-import type { AdapterSpec, NamedTensors } from "../runtime/runtime.js";
+import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
 
@@ -12,6 +12,7 @@ const CONFIG_FILE = "adapter_config.json";
 const TENSOR_FILE = "adapter_model.safetensors";
 
 const MODULES: string[] = adapterModuleNames;
+const IN_A_LAYER = /^(.+\.)?layers\.\d+\./;
 const PLACES = Object.entries(ADAPTER_MODULES).map(([name, place]) => `${place}\\.${name}`);
 const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
@@ -25,9 +26,7 @@ const UNSUPPORTED = [
   "modules_to_save",
   "rank_pattern",
   "alpha_pattern",
-  "layers_to_transform",
   "layer_replication",
-  "exclude_modules",
   "trainable_token_indices",
   "target_parameters",
   "loftq_config",
@@ -42,11 +41,19 @@ const UNSUPPORTED = [
 /** Ways of initialising that leave the base weights as they are. Others change them, so that the adapter fits no ordinary base. */
 const HARMLESS_INITIALISATION = [true, false, null, "gaussian", "eva", "orthogonal"];
 
+export interface StoredAdapter {
+  /** Its targets are modules that the adapter adapts in one layer at least. */
+  spec: AdapterSpec;
+  tensors: NamedTensors;
+  /** Its configuration allows that layers are left out, which then have no tensors. */
+  mayLeaveOut: boolean;
+}
+
 /**
  * Reads an adapter, its values widened to float32 and named as the runtime names them.
  * @throws ModelFileError when a file is missing or damaged, or the adapter needs what is not supported.
  */
-export async function readAdapterFolder(folder: string): Promise<{ spec: AdapterSpec; tensors: NamedTensors }> {
+export async function readAdapterFolder(folder: string): Promise<StoredAdapter> {
   const fields = await JsonFields.read(join(folder, CONFIG_FILE));
   const spec = adapterSpec(fields);
   const file = join(folder, TENSOR_FILE);
@@ -55,6 +62,7 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
       hint: "save the adapter with safe_serialization=True",
     });
   }
+  const mayLeaveOut = namesLayers(fields);
   const tensors: NamedTensors = new Map();
   const found = new Set<string>();
   for (const [stored, tensor] of (await readSafetensors(file)).tensors) {
@@ -73,9 +81,22 @@ export async function readAdapterFolder(folder: string): Promise<{ spec: Adapter
     tensors.set(name, tensor);
     found.add(place.split(".")[1]!);
   }
-  // "all-linear" is what of a model there is.
-  if (spec.targets.length === 0) spec.targets.push(...MODULES.filter((name) => found.has(name)));
-  return { spec, tensors };
+  if (spec.targets.length === 0 || mayLeaveOut) spec.targets = MODULES.filter((name) => found.has(name));
+  if (spec.targets.length === 0) throw new ModelFileError(file, "has no tensors");
+  return { spec, tensors, mayLeaveOut };
+}
+
+/** Gives a pair of zeros, which change nothing and learn nothing, to the layers that an adapter of `model` leaves out. */
+export function withLeftOutLayers(model: ModelSpec, { spec, tensors, mayLeaveOut }: StoredAdapter): NamedTensors {
+  if (!mayLeaveOut) return tensors;
+  const whole = new Map(tensors);
+  for (const { name, shape } of adapterTensors(model, spec)) {
+    const other = name.replace(/lora_[AB]/, (side) => (side === "lora_A" ? "lora_B" : "lora_A"));
+    // Half a pair is a damaged file, as the runtime will say.
+    if (tensors.has(name) || tensors.has(other)) continue;
+    whole.set(name, { shape, data: new Float32Array(shape.reduce((all, length) => all * length, 1)) });
+  }
+  return whole;
 }
 
 /** What it is, without its values. @throws ModelFileError as `readAdapterFolder` */
@@ -107,14 +128,20 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-/** None: all linear modules of the model, or whatever it has tensors for (null, where a program did not say). */
+/** Whether it says which layers it adapts, or leaves modules out by patterns, which may tell layers apart. */
+function namesLayers(fields: JsonFields): boolean {
+  if (!isEmpty(fields.get("layers_to_transform")) || !isEmpty(fields.get("exclude_modules"))) return true;
+  const targets = fields.get("target_modules");
+  if (typeof targets === "string") return targets !== "all-linear";
+  return Array.isArray(targets) && targets.some((name) => IN_A_LAYER.test(name));
+}
+
+/** None: whatever it has tensors for, where it asks for all linear modules, gives a pattern, or a program did not say (null). */
 function targetsOf(fields: JsonFields): string[] {
   const given = fields.get("target_modules");
-  if (given === "all-linear" || (given === null && fields.has("target_modules"))) return [];
-  if (typeof given === "string") fields.fail("target_modules", "must be a list of names; a pattern is not supported");
+  if (typeof given === "string" || (given === null && fields.has("target_modules"))) return [];
   const targets = fields.strings("target_modules").map((name) => {
-    // Where not all layers are named, tensors will be missing.
-    const inLayer = name.replace(/^(.+\.)?layers\.\d+\./, "");
+    const inLayer = name.replace(IN_A_LAYER, "");
     const [place, module] = inLayer.includes(".") ? inLayer.split(".", 2) : [undefined, inLayer];
     const known = Object.entries(ADAPTER_MODULES).find(([own]) => own === module);
     if (!known || (place !== undefined && place !== known[1])) {
