@@ -20,8 +20,8 @@ export interface Family {
   tiedHead?: boolean;
   /** Has `no_rope_layers`: layers that do not see positions. */
   layersWithoutRope?: boolean;
-  /** Its activation's name, and the field that has it; absent: silu in `hidden_act`. */
-  activation?: { field: string; name: string; is: "gelu_tanh" };
+  /** Its activation, and the field that names it; absent: silu in `hidden_act`. */
+  activation?: { field: string; is: "gelu_tanh" };
   /** Norms after attention and feed-forward too. */
   normsAfter?: boolean;
   /** Norms multiply by 1 + weight. */
@@ -63,12 +63,18 @@ export interface Windows {
   layerTypes?: boolean;
 }
 
+/** What transformers calls activations, the usual name first. */
+export const ACTIVATION_NAMES = {
+  silu: ["silu", "swish"],
+  gelu_tanh: ["gelu_pytorch_tanh", "gelu_new", "gelu_python_tanh", "gelu_accurate", "gelu_fast"],
+} as const;
+
 /** What Gemma 2 and 3 have in common. */
 const GEMMA = {
   qkvBias: "option",
   oBias: "option",
   mlpBias: "never",
-  activation: { field: "hidden_activation", name: "gelu_pytorch_tanh", is: "gelu_tanh" },
+  activation: { field: "hidden_activation", is: "gelu_tanh" },
   normsAfter: true,
   normAddsOne: true,
   scaledEmbedding: true,

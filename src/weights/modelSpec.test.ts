@@ -294,6 +294,12 @@ describe("modelSpec", () => {
     expect(odd).toMatchObject({ hidden: 63, layers: [{ feedForward: { intermediate: 127 } }, {}] });
   });
 
+  it("knows activations by every name that transformers has for them", () => {
+    expect(parse({ ...llama, hidden_act: "swish" })).toEqual(parse(llama));
+    const gemma2 = { ...sizes, model_type: "gemma2" };
+    expect(parse({ ...gemma2, hidden_activation: "gelu_new" })).toEqual(parse(gemma2));
+  });
+
   it.each<[string, object]>([
     ["model_type", { ...llama, model_type: "gemma" }],
     ["model_type", { ...llama, model_type: "constructor" }],

@@ -2,7 +2,7 @@
 // yet, is refused by name.
 
 import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
-import { FAMILIES, type Family, TOWERS, type Windows } from "./families.js";
+import { ACTIVATION_NAMES, FAMILIES, type Family, TOWERS, type Windows } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
@@ -181,9 +181,10 @@ function checkArchitecture(fields: JsonFields, known: string): void {
 }
 
 function refuseUnsupported(fields: JsonFields, family: Family): void {
-  const { field, name } = family.activation ?? { field: "hidden_act", name: "silu" };
-  const act = fields.string(field, name);
-  if (act !== name) fields.fail(field, `is "${act}"; only ${name} is known`);
+  const { field, is } = family.activation ?? { field: "hidden_act", is: "silu" };
+  const names: readonly string[] = ACTIVATION_NAMES[is];
+  const act = fields.string(field, names[0]);
+  if (!names.includes(act)) fields.fail(field, `is "${act}"; only ${names[0]} is known`);
   const bidirectional = "use_bidirectional_attention";
   if (fields.boolean(bidirectional, false)) fields.fail(bidirectional, "is true; only causal attention is known");
   if (fields.integer("pretraining_tp", 0, 1024, 1) > 1) fields.fail("pretraining_tp", "above 1 is not supported");
