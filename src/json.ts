@@ -24,8 +24,8 @@ export class SpelledNumber extends Number {
   }
 }
 
-/** For the whole text, or for fields of the outermost object, at any depth below them. */
-export type ExactFields = Exactness | Readonly<Record<string, Exactness>>;
+/** Of a value, at any depth, or of fields of an object, or of every object of a list. */
+export type ExactFields = Exactness | { readonly [field: string]: ExactFields };
 
 // In strings digits mostly follow other characters.
 const LONG_INTEGER = /(?:^|[:[,])\s*-?\d{16}/;
@@ -49,26 +49,42 @@ export function isJson(text: string): boolean {
 
 /** @throws SyntaxError */
 export function parseJsonText(text: string, exact: ExactFields): unknown {
-  return maySayMore(text, exact) ? new JsonReader(Buffer.from(text), exact).readAll() : (JSON.parse(text) as unknown);
+  return maySayMore(text, exact) ? new JsonReader(Buffer.from(text)).readAll(exact) : (JSON.parse(text) as unknown);
 }
 
 function maySayMore(text: string, exact: ExactFields): boolean {
-  const kinds =
-    typeof exact === "string"
-      ? [exact]
-      : Object.entries(exact).flatMap(([field, kind]) => (text.includes(`"${field}"`) ? [kind] : []));
-  return (
-    (kinds.includes("spellings") ? RESPELLED.test(text) : kinds.length > 0 && LONG_INTEGER.test(text)) ||
-    (kinds.includes("floats") && WHOLE_FLOAT.test(text))
-  );
+  if (exact === "spellings") return RESPELLED.test(text);
+  if (exact === "floats") return LONG_INTEGER.test(text) || WHOLE_FLOAT.test(text);
+  if (exact === "integers") return LONG_INTEGER.test(text);
+  return Object.entries(exact).some(([field, within]) => text.includes(`"${field}"`) && maySayMore(text, within));
+}
+
+/** What is said of a field. */
+export function ownField(exact: ExactFields, key: string): ExactFields {
+  if (typeof exact === "string") return exact;
+  return Object.hasOwn(exact, key) ? exact[key]! : {};
 }
 
 /** JSON text of plain data in which numbers may be as `parseJsonText` reads them, each as it was spelled. */
-export function spelledJson(value: unknown): string {
+export function jsonText(value: unknown): string {
+  return holdsExactNumbers(value) ? spelledJson(value) : JSON.stringify(value);
+}
+
+function holdsExactNumbers(value: unknown): boolean {
+  if (typeof value === "bigint") return true;
+  if (typeof value !== "object" || value === null) return false;
+  if (value instanceof SpelledNumber) return true;
+  if (Array.isArray(value)) return value.some(holdsExactNumbers);
+  for (const key in value) if (holdsExactNumbers((value as Record<string, unknown>)[key])) return true;
+  return false;
+}
+
+function spelledJson(value: unknown): string {
   if (typeof value === "bigint") return String(value);
   if (value instanceof SpelledNumber) return value.spelling;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(spelledJson).join(",")}]`;
+  if (Array.isArray(value))
+    return `[${value.map((item) => (item === undefined ? "null" : spelledJson(item))).join(",")}]`;
   const said = Object.entries(value).filter(([, item]) => item !== undefined);
   return `{${said.map(([key, item]) => `${JSON.stringify(key)}:${spelledJson(item)}`).join(",")}}`;
 }
@@ -113,19 +129,15 @@ const numberGrammar = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 /** Recursive descent over the bytes, for numbers whose spelling matters. */
 class JsonReader {
   readonly #bytes: Buffer;
-  readonly #fields: ReadonlyMap<string, Exactness>;
-  readonly #everywhere: Exactness | null;
   #at = 0;
   #depth = 0;
 
-  constructor(bytes: Buffer, exact: ExactFields) {
+  constructor(bytes: Buffer) {
     this.#bytes = bytes;
-    this.#everywhere = typeof exact === "string" ? exact : null;
-    this.#fields = new Map(typeof exact === "string" ? [] : Object.entries(exact));
   }
 
-  readAll(): unknown {
-    const value = this.#value(this.#everywhere);
+  readAll(exact: ExactFields): unknown {
+    const value = this.#value(exact);
     this.#space();
     if (this.#at < this.#bytes.length) this.#fail("text after the value");
     return value;
@@ -149,7 +161,7 @@ class JsonReader {
     return this.#bytes[this.#at];
   }
 
-  #value(exact: Exactness | null): unknown {
+  #value(exact: ExactFields): unknown {
     const first = this.#peek();
     if (this.#depth === MAX_DEPTH && (first === OPEN_LIST || first === OPEN_OBJECT)) return this.#tooDeep();
     switch (first) {
@@ -178,7 +190,7 @@ class JsonReader {
     return value;
   }
 
-  #number(exact: Exactness | null): number | bigint | object {
+  #number(exact: ExactFields): number | bigint | object {
     const start = this.#at;
     for (;;) {
       const byte = this.#bytes[this.#at] ?? 0;
@@ -192,7 +204,7 @@ class JsonReader {
       this.#fail("unexpected character");
     }
     const value = Number(text);
-    if (exact === null) return value;
+    if (typeof exact !== "string") return value;
     if (/^-?\d+$/.test(text)) return Number.isSafeInteger(value) ? value : BigInt(text);
     if (exact === "spellings" && String(value) !== text) return new SpelledNumber(text);
     return exact === "floats" && Number.isInteger(value) ? new Number(value) : value;
@@ -244,7 +256,7 @@ class JsonReader {
     this.#depth++;
   }
 
-  #array(exact: Exactness | null): unknown[] {
+  #array(exact: ExactFields): unknown[] {
     const values: unknown[] = [];
     this.#enter();
     if (this.#peek() === CLOSE_LIST) this.#at++;
@@ -258,7 +270,7 @@ class JsonReader {
     return values;
   }
 
-  #object(exact: Exactness | null): Record<string, unknown> {
+  #object(exact: ExactFields): Record<string, unknown> {
     const object: Record<string, unknown> = {};
     this.#enter();
     if (this.#peek() === CLOSE_OBJECT) this.#at++;
@@ -268,8 +280,7 @@ class JsonReader {
         const key = this.#string();
         if (this.#peek() !== COLON) this.#fail('expected ":"');
         this.#at++;
-        const value = this.#value(exact ?? (this.#depth === 1 ? (this.#fields.get(key) ?? null) : null));
-        setField(object, key, value);
+        setField(object, key, this.#value(ownField(exact, key)));
         if (this.#separator(CLOSE_OBJECT)) break;
       }
     }

@@ -4,7 +4,7 @@ import { isUtf8 } from "node:buffer";
 import { getHeapStatistics } from "node:v8";
 import { ValidationError } from "./errors.js";
 import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
-import { type ExactFields, parseJsonText, setField } from "./json.js";
+import { type ExactFields, ownField, parseJsonText, setField } from "./json.js";
 import {
   CLOSE_LIST,
   CLOSE_OBJECT,
@@ -94,19 +94,18 @@ class PieceReader {
 
   private *list(exact: ExactFields): Pieces<unknown[]> {
     const values: unknown[] = [];
-    const within = typeof exact === "string" ? exact : {};
     this.enter();
     for (let isFirst = true; ; isFirst = false) {
       const run = this.run(CLOSE_LIST);
       if (run !== null) {
-        const some = this.parse(this.at, run.end, within, "[", "]") as unknown[];
+        const some = this.parse(this.at, run.end, exact, "[", "]") as unknown[];
         if (some.length === 0 && !(isFirst && run.isLast)) this.fail("expected a value");
         for (const value of some) values.push(value);
         this.at = run.end + 1;
         yield;
         if (run.isLast) break;
       } else {
-        values.push(yield* this.value(within));
+        values.push(yield* this.value(exact));
         if (this.separator(CLOSE_LIST)) break;
       }
     }
@@ -139,7 +138,7 @@ class PieceReader {
         this.space();
         if (this.bytes[this.at] !== COLON) this.fail('expected ":"');
         this.at++;
-        setField(object, key, yield* this.value(typeof exact === "string" ? exact : ownField(exact, key)));
+        setField(object, key, yield* this.value(ownField(exact, key)));
         if (this.separator(CLOSE_OBJECT)) break;
       }
     }
@@ -265,8 +264,4 @@ class PieceReader {
   private fail(message: string, at = this.at): never {
     throw new SyntaxError(this.bytes.length <= PIECE ? message : `${message} (after byte ${at})`);
   }
-}
-
-function ownField(exact: Exclude<ExactFields, string>, key: string): ExactFields {
-  return Object.hasOwn(exact, key) ? exact[key]! : {};
 }

@@ -1,6 +1,7 @@
 // A walk over the bytes of a JSON text: what is wanted of it is made into values, the rest is passed over.
 
 import { isUtf8 } from "node:buffer";
+import { type ExactFields, parseJsonText } from "./json.js";
 import {
   CLOSE_LIST,
   CLOSE_OBJECT,
@@ -71,10 +72,10 @@ export class JsonCursor {
   }
 
   /** The value, made. @throws LargeValueError */
-  value(limits: ValueLimits): unknown {
+  value(limits: ValueLimits, exact: ExactFields = {}): unknown {
     this.peek();
     const start = this.at;
-    return this.parse(start, this.endOfValue(limits));
+    return this.parse(start, this.endOfValue(limits), exact);
   }
 
   skip(): void {
@@ -110,12 +111,12 @@ export class JsonCursor {
     return byte === closing;
   }
 
-  private parse(start: number, end: number): unknown {
+  private parse(start: number, end: number, exact: ExactFields = {}): unknown {
     const piece = this.bytes.subarray(start, end);
     if (!isUtf8(piece)) this.fail("the text is not UTF-8");
     let value: unknown;
     try {
-      value = JSON.parse(piece.toString());
+      value = parseJsonText(piece.toString(), exact);
     } catch (error) {
       this.fail((error as Error).message);
     }

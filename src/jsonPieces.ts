@@ -1,6 +1,7 @@
 // Plain data as JSON text, written in pieces between which other work of the thread can have its turn.
 
 import { shouldYield, yieldToEventLoop } from "./eventLoop.js";
+import { jsonText } from "./json.js";
 import { sizeLeft } from "./valueSize.js";
 
 /** Values inside a value that is written at once, at most. */
@@ -9,7 +10,7 @@ const SMALL = 500;
 /** Says a value in another way; what it gives for an object is not asked about again. */
 type Encode = (value: unknown) => unknown;
 
-/** What `JSON.stringify` gives for plain data, in turns. */
+/** What `JSON.stringify` gives for plain data, exact numbers as they are spelled, in turns. */
 export async function stringifyAsync(value: unknown, encode?: Encode): Promise<string> {
   let text = "";
   for (const piece of pieces(value, encode)) {
@@ -19,7 +20,7 @@ export async function stringifyAsync(value: unknown, encode?: Encode): Promise<s
   return text;
 }
 
-/** What `JSON.stringify` gives for plain data, piece by piece. */
+/** The same, piece by piece. */
 export function* pieces(given: unknown, encode?: Encode): Generator<string> {
   const value = encode ? encode(given) : given;
   if (typeof value !== "object" || value === null || sizeLeft(value, SMALL) >= 0) {
@@ -39,7 +40,7 @@ export function* pieces(given: unknown, encode?: Encode): Generator<string> {
 }
 
 function textOf(value: unknown, encode: Encode | undefined): string | undefined {
-  return JSON.stringify(value, encode && ((_, item: unknown) => encode(item)));
+  return encode ? JSON.stringify(value, (_, item: unknown) => encode(item)) : jsonText(value);
 }
 
 function* piecesOfList(list: readonly unknown[], encode: Encode | undefined): Generator<string> {

@@ -3,8 +3,10 @@
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import { ValidationError, type ValidationIssue } from "../errors.js";
+import { jsonText } from "../json.js";
 import { JsonCursor, LargeValueError } from "../jsonCursor.js";
 import { MAX_TRAJECTORY } from "./bounds.js";
+import { TRAJECTORY_NUMBERS } from "./exactNumbers.js";
 import { MAX_GROUP_TRAJECTORIES, MAX_GROUPS, trajectory, trajectoryGroup } from "./trajectories.js";
 import { validate } from "./validate.js";
 
@@ -106,7 +108,7 @@ class GroupsReader {
     for (const t of cursor.elements()) {
       this.place = [...place, "trajectories", String(t)];
       if (t >= MAX_GROUP_TRAJECTORIES) this.refuse(`there are more than ${MAX_GROUP_TRAJECTORIES}`, "too_long");
-      this.write(`${JSON.stringify(this.checked(trajectory, cursor.value(MAX_TRAJECTORY)))}\n`);
+      this.write(`${jsonText(this.checked(trajectory, cursor.value(MAX_TRAJECTORY, TRAJECTORY_NUMBERS)))}\n`);
     }
     cursor.at = end;
   }

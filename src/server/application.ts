@@ -102,7 +102,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
         query: readQuery(request.url),
         signal: request.signal,
         json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
-        jsonOrBytes: () => readJsonOrBytes(request, limit),
+        jsonOrBytes: (exact) => readJsonOrBytes(request, limit, exact),
         bytes: () => readBody(request, limit),
         ended,
         report: (error) => report(engine.logger, error, request, requestId),

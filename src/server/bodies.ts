@@ -103,9 +103,10 @@ export async function readJson(
 export async function readJsonOrBytes(
   request: Request,
   limit: number,
+  exact: ExactFields,
 ): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }> {
   const { chunks, others } = await readJsonChunks(request, limit, MAX_PARSED);
-  return others ? { bytes: following(chunks, others) } : { json: await parseJsonAsync(await joined(chunks)) };
+  return others ? { bytes: following(chunks, others) } : { json: await parseJsonAsync(await joined(chunks), exact) };
 }
 
 /** The first chunks, up to about `most` bytes, and where there are others these. */

@@ -1,6 +1,7 @@
 // A value as a JSON response: a large one in pieces, between which the event loop turns, and of any length.
 
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { jsonText } from "../json.js";
 import { pieces } from "../jsonPieces.js";
 import { sizeLeft } from "../valueSize.js";
 
@@ -10,13 +11,13 @@ const ONE_TEXT = 20_000;
 const CHUNK = 65_536;
 
 export function jsonResponse(value: unknown): Response {
-  if (sizeLeft(value, ONE_TEXT) >= 0) return Response.json(value);
-  return jsonTextResponse(pieces(value));
+  return jsonTextResponse(sizeLeft(value, ONE_TEXT) >= 0 ? jsonText(value) : pieces(value));
 }
 
-/** A response of JSON text that comes in pieces. */
-export function jsonTextResponse(texts: Iterator<string>): Response {
-  return new Response(chunks(texts), { headers: { "content-type": "application/json" } });
+/** A response of JSON text, which may come in pieces. */
+export function jsonTextResponse(text: string | Iterator<string>): Response {
+  const body = typeof text === "string" ? text : chunks(text);
+  return new Response(body, { headers: { "content-type": "application/json" } });
 }
 
 function chunks(texts: Iterator<string>): ReadableStream<Uint8Array> {

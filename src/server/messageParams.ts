@@ -1,6 +1,6 @@
 // A message's request as that of a chat completion.
 
-import { spelledJson } from "../json.js";
+import { jsonText } from "../json.js";
 import type { MessageCountRequest, MessageRequest } from "../schemas/messages.js";
 import { withoutNull } from "../withoutAbsent.js";
 
@@ -81,7 +81,7 @@ function chatMessages(role: string, content: Content): ChatMessage[] {
     else if (block.type === "thinking") thoughts.push(block.thinking);
     else if (block.type === "tool_use") {
       const { id, name, input } = block;
-      calls.push({ id, type: "function", function: { name, arguments: spelledJson(input) } });
+      calls.push({ id, type: "function", function: { name, arguments: jsonText(input) } });
     } else if (block.type === "tool_result") {
       results.push({ role: "tool", tool_call_id: block.tool_use_id, content: textOf(block.content ?? "", "\n") });
     }

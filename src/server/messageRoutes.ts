@@ -1,12 +1,11 @@
 // Anthropic's messages over HTTP.
 
-import { type ExactFields, spelledJson } from "../json.js";
+import type { ExactFields } from "../json.js";
 import * as schemas from "../schemas/messages.js";
 import { validateAsync } from "../schemas/validate.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
 import type { TokenizeParams } from "../types/tokens.js";
 import { messageErrorBody } from "./errorBodies.js";
-import { jsonTextResponse } from "./jsonResponse.js";
 import { chatParams, promptParams } from "./messageParams.js";
 import { messageEvents, messageOf } from "./messageReply.js";
 import type { Call, Route } from "./route.js";
@@ -34,9 +33,7 @@ async function create(call: Call): Promise<unknown> {
   const params = { ...chatParams(request), request_id: requestId } as unknown as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
-  if (!(Symbol.asyncIterator in reply)) {
-    return jsonTextResponse([spelledJson(messageOf(reply as ChatCompletion))].values());
-  }
+  if (!(Symbol.asyncIterator in reply)) return messageOf(reply as ChatCompletion);
   return streamed(messageEvents(reply as AsyncIterable<ChatCompletionChunk>), events, call, client);
 }
 

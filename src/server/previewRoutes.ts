@@ -1,4 +1,6 @@
+import type { ExactFields } from "../json.js";
 import * as artifacts from "../schemas/artifacts.js";
+import { CONVERSATION_NUMBERS, TRAJECTORY_NUMBERS } from "../schemas/exactNumbers.js";
 import * as jobs from "../schemas/jobs.js";
 import * as models from "../schemas/models.js";
 import { metricQuery, nothing, orderedPageQuery, page, pageQuery, trajectoryQuery } from "../schemas/pages.js";
@@ -11,6 +13,9 @@ import { jsonTextResponse } from "./jsonResponse.js";
 import type { Route } from "./route.js";
 
 // Bodies go to the engine as they came: it checks them, whoever calls it.
+
+const GROUP_NUMBERS: ExactFields = { trajectory_groups: { trajectories: TRAJECTORY_NUMBERS } };
+const DATA_NUMBERS: ExactFields = { data: CONVERSATION_NUMBERS };
 
 const modelRoutes: Route[] = [
   {
@@ -85,7 +90,7 @@ const modelRoutes: Route[] = [
     body: trajectories.trajectoryLog,
     response: trajectories.logResult,
     async handle({ as, params, jsonOrBytes, signal }) {
-      const body = await jsonOrBytes();
+      const body = await jsonOrBytes(GROUP_NUMBERS);
       if ("bytes" in body) return as.models.logFromBody(params.model_id!, body.bytes, { signal });
       return as.models.log(params.model_id!, body.json as LogParams);
     },
@@ -134,7 +139,7 @@ const jobRoutes: Route[] = [
     body: jobs.trainingJobCreate,
     response: jobs.trainingJobCreated,
     async handle({ as, jsonOrBytes, signal }) {
-      const body = await jsonOrBytes();
+      const body = await jsonOrBytes(GROUP_NUMBERS);
       if ("bytes" in body) return as.trainingJobs.createFromBody(body.bytes, { signal });
       return as.trainingJobs.create(body.json as TrainingJobCreateParams);
     },
@@ -145,7 +150,7 @@ const jobRoutes: Route[] = [
     summary: "Create a supervised fine-tuning job",
     body: jobs.sftTrainingJobCreate,
     response: jobs.trainingJobCreated,
-    handle: async ({ as, json }) => as.sftTrainingJobs.create((await json()) as SftTrainingJobCreateParams),
+    handle: async ({ as, json }) => as.sftTrainingJobs.create((await json(DATA_NUMBERS)) as SftTrainingJobCreateParams),
   },
   {
     method: "POST",
@@ -154,7 +159,7 @@ const jobRoutes: Route[] = [
     body: jobs.trainingJobCreate,
     response: jobs.jobEstimate,
     async handle({ as, jsonOrBytes, signal }) {
-      const body = await jsonOrBytes();
+      const body = await jsonOrBytes(GROUP_NUMBERS);
       if ("bytes" in body) return as.trainingJobs.estimateFromBody(body.bytes, { signal });
       return as.trainingJobs.estimate(body.json as TrainingJobCreateParams, { signal });
     },
@@ -166,7 +171,7 @@ const jobRoutes: Route[] = [
     body: jobs.sftTrainingJobCreate,
     response: jobs.jobEstimate,
     handle: async ({ as, json, signal }) =>
-      as.sftTrainingJobs.estimate((await json()) as SftTrainingJobCreateParams, { signal }),
+      as.sftTrainingJobs.estimate((await json(DATA_NUMBERS)) as SftTrainingJobCreateParams, { signal }),
   },
   {
     method: "GET",

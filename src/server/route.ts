@@ -20,7 +20,7 @@ export interface Call {
   /** The JSON body. */
   json(exact?: ExactFields): Promise<unknown>;
   /** The same where the engine takes large ones as their bytes. */
-  jsonOrBytes(): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }>;
+  jsonOrBytes(exact: ExactFields): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }>;
   /** The body's bytes as they come. */
   bytes(): AsyncIterable<Uint8Array>;
   /** To be called when an answer that is an event stream has ended; others end when they are given. */

@@ -1,6 +1,7 @@
 import type { Database } from "better-sqlite3";
 import { NotFoundError } from "../errors.js";
 import { yieldToEventLoop } from "../eventLoop.js";
+import { jsonText } from "../json.js";
 import type { TrajectoryGroup } from "../types/trajectories.js";
 import type { Slice } from "./records.js";
 
@@ -93,7 +94,7 @@ export function trajectoryTable(database: Database): TrajectoryTable {
   return {
     add: database.transaction((modelId: string, step: number, split: string, groups: readonly TrajectoryGroup[]) => {
       const now = Date.now();
-      for (const group of groups) insert.run(modelId, step, split, JSON.stringify(group), now, null, null);
+      for (const group of groups) insert.run(modelId, step, split, jsonText(group), now, null, null);
     }),
     batch(modelId, step, split) {
       const after = lastPosition.get() ?? -1;

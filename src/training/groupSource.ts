@@ -2,9 +2,11 @@
 
 import { ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { jsonText } from "../json.js";
 import { parseJsonAsync } from "../jsonAsync.js";
 import { stringifyAsync } from "../jsonPieces.js";
 import { MAX_TRAJECTORY } from "../schemas/bounds.js";
+import { TRAJECTORY_NUMBERS } from "../schemas/exactNumbers.js";
 import type { Trajectory, TrajectoryGroup } from "../types/trajectories.js";
 import { fileLines, linesInChunks } from "./fileLines.js";
 
@@ -81,7 +83,7 @@ export function groupsInFile(file: string): GroupSource {
   return {
     async *entries() {
       for await (const line of fileLines(file)) {
-        const value = await parseJsonAsync(line);
+        const value = await parseJsonAsync(line, TRAJECTORY_NUMBERS);
         const text = async (from: number, to: number) => line.toString("utf8", from, to);
         if (Array.isArray(value)) {
           yield { group: value[0] as GroupFields, text: () => text(1, line.length - 1) };
@@ -98,7 +100,7 @@ export function groupsInFile(file: string): GroupSource {
 export function* groupLines(groups: readonly TrajectoryGroup[]): Generator<string> {
   for (const { trajectories, ...group } of groups) {
     yield `${JSON.stringify([group])}\n`;
-    for (const trajectory of trajectories) yield `${JSON.stringify(trajectory)}\n`;
+    for (const trajectory of trajectories) yield `${jsonText(trajectory)}\n`;
   }
 }
 

@@ -5,9 +5,10 @@ import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { AnnealError, ModelFileError, systemReason, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { isObject, jsonReason } from "../json.js";
+import { isObject, jsonReason, parseJsonText } from "../json.js";
 import { stringifyAsync } from "../jsonPieces.js";
 import { openRegularFile } from "../regularFile.js";
+import { CONVERSATION_NUMBERS } from "../schemas/exactNumbers.js";
 import { streamFile } from "../store/durableFiles.js";
 import { type ConversationError, contentText } from "../text/index.js";
 import type { TrainingMessage } from "../types/training.js";
@@ -164,7 +165,7 @@ function parseExample(text: string, file: string, line: number, isFirst: boolean
   const refuse = (message: string, cause?: unknown) => new TrainingDataError(file, line, message, cause);
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJsonText(text, CONVERSATION_NUMBERS);
   } catch (error) {
     const wanted = `; a file of conversations has one on each line, ${EXAMPLE}, or is a JSON array of them`;
     throw refuse(`no valid JSON (${jsonReason(error)})${isFirst ? wanted : ""}`, error);
