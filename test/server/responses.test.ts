@@ -104,6 +104,15 @@ describe("a response", () => {
     }
   });
 
+  it("says of a call that a stop has cut that it is not whole", async () => {
+    const cut = await events({ input: "Weather?", tools, stop: "Oslo" });
+    const [call] = cut.flatMap((event) =>
+      event.type === "response.output_item.done" && event.item.type === "function_call" ? [event.item] : [],
+    );
+    expect(call).toMatchObject({ name: "weather", arguments: '{"city": "', status: "incomplete" });
+    expect(cut.at(-1)).toMatchObject({ type: "response.completed" });
+  });
+
   it("comes in the published sequences of events", async () => {
     // As OpenAI's reference of streaming events and the Open Responses specification have them; repeated deltas once.
     const sequence = async (body: Record<string, unknown>) =>

@@ -1,5 +1,6 @@
 // A response as it is made: what comes of the model becomes items, and events that tell of them.
 
+import { isJson } from "../../json.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type {
   ModelResponse,
@@ -206,7 +207,8 @@ export class ResponseWriter {
     } else {
       this.closeThoughts(item, place);
     }
-    item.status = status;
+    // A call that a stop has cut is no whole one, though the response is.
+    item.status = item.type === "function_call" && !isJson(item.arguments) ? "incomplete" : status;
     this.tell({
       type: "response.output_item.done",
       output_index: place.output_index,
