@@ -1,6 +1,6 @@
 // Models and adapters as files that llama.cpp and what is built on it load.
 
-import { ValidationError } from "../errors.js";
+import { ModelFileError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import {
   ggufArchitecture,
@@ -223,9 +223,15 @@ function requireSame(
     return [name, { file, type, shape: [...shape], offset: 0, bytes: 0 }];
   });
   const read = { file, metadata: new Map([...metadata].map(([key, value]) => [key, readValue(value)])) };
-  const told = modelSpec(new JsonFields(file, ggufConfig({ ...read, tensors: new Map(entries) }, factors)));
+  const refuse = (reason: string) => ValidationError.at("format", `GGUF cannot tell of this model: ${reason}`);
+  let told: ModelSpec;
+  try {
+    told = modelSpec(new JsonFields(file, ggufConfig({ ...read, tensors: new Map(entries) }, factors)));
+  } catch (error) {
+    throw error instanceof ModelFileError ? refuse(error.reason) : error;
+  }
   const place = difference(config, told, "");
-  if (place !== null) throw ValidationError.at("format", `GGUF cannot tell of this model: its ${place} is lost`);
+  if (place !== null) throw refuse(`its ${place} is lost`);
 }
 
 /** Numbers of metadata have 24 bits. */

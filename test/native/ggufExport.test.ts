@@ -225,6 +225,21 @@ it.each(CASES.filter((name) => !WRITTEN.includes(name)))("refuses %s or says it 
   }
 });
 
+it("refuses at its format what could not be read again", async () => {
+  const source = join(folder, "halves");
+  cpSync(caseFolder("llama3_rope"), source, { recursive: true });
+  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
+  config.rope_parameters = { ...config.rope_parameters, factor: 2.5, original_max_position_embeddings: 8192 };
+  writeFileSync(join(source, "config.json"), JSON.stringify(config));
+  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
+  const write = writeGgufModel(join(folder, "halves.gguf"), source, none, { dtype: "float32", name: "n", vocabulary });
+  await expect(write).rejects.toMatchObject({
+    name: "ValidationError",
+    param: "format",
+    message: expect.stringContaining("rope_freqs.weight"),
+  });
+});
+
 it.each<[string, unknown, unknown, string]>([
   ["a format that is none", "Q9_9", new Float32Array(32), "format"],
   ["a format that is only read", "Q5_K", new Float32Array(256), "format"],
