@@ -10,8 +10,9 @@ namespace {
 constexpr int64_t kHuge = int64_t(1) << 40;
 int64_t times(int64_t a, int64_t b) { return a > 0 && b > kHuge / a ? kHuge : a * b; }
 
-constexpr int64_t kInlined = 16;  // a rule of at most this weight takes the place of its calls
-constexpr int64_t kWide = 48;     // a repeat of this many different characters is free text
+constexpr int64_t kInlined = 16;        // a rule of at most this weight takes the place of its calls
+constexpr int32_t kInlinedHeight = 64;  // and of so many levels: expressions are taken apart by calls within calls
+constexpr int64_t kWide = 48;           // a repeat of this many different characters is free text
 
 // An intersection or complement is used as a whole.
 bool is_taken_apart(const Expressions& e, int32_t node) {
@@ -46,14 +47,15 @@ ExpressionWeights::ExpressionWeights(const Program& program, Spending& spending,
       nullable_[size_t(node)] = nullable, productive_[size_t(node)] = productive;
     }
   }
-  weight_.assign(n, 0), breadth_.assign(n, 0);
+  weight_.assign(n, 0), breadth_.assign(n, 0), height_.assign(n, 0);
   // A rule is weighed once the rules it uses are.
   inlined_.assign(n, false);
   std::vector<bool> weighed(n, false);
   for (int32_t rule : settled()) {
     weigh(program_.rules[size_t(rule)], weighed);
     const int32_t node = program_.rules[size_t(rule)];
-    if (weight_[size_t(node)] <= kInlined && breadth_[size_t(node)] < kWide) inlined_[size_t(node)] = true;
+    if (weight_[size_t(node)] <= kInlined && breadth_[size_t(node)] < kWide && height_[size_t(node)] <= kInlinedHeight)
+      inlined_[size_t(node)] = true;
   }
   for (int32_t node : used_) weigh(node, weighed);
 }
@@ -160,18 +162,20 @@ std::vector<int32_t> ExpressionWeights::settled() const {
   return ready;
 }
 
-// Number of states the node takes in its rule's automaton, about; and of how many characters its widest repeat is made.
+// Number of states the node takes in its rule's automaton, about; of how many characters its widest repeat is made; and
+// its levels, those of rules that take the place of calls among them.
 void ExpressionWeights::weigh(int32_t node, std::vector<bool>& weighed) {
   if (weighed[size_t(node)]) return;
   weighed[size_t(node)] = true;
   const Node& n = e_[node];
   int64_t weight = 1, breadth = 0;
+  int32_t height = 0;
   switch (n.op) {
     case Op::chars: weight = e_.operands(node).back() < 0x80 ? 1 : states_of_(node) - 1; break;
     case Op::bytes: weight = n.count; break;
     case Op::rule: {
       const int32_t target = program_.rules[size_t(n.a)];
-      if (inlined_[size_t(target)]) weight = weight_[size_t(target)];
+      if (inlined_[size_t(target)]) weight = weight_[size_t(target)], height = height_[size_t(target)];
       break;
     }
     case Op::seq:
@@ -180,12 +184,14 @@ void ExpressionWeights::weigh(int32_t node, std::vector<bool>& weighed) {
         weigh(item, weighed);
         weight = std::min(kHuge, weight + weight_[size_t(item)]);
         breadth = std::max(breadth, breadth_[size_t(item)]);
+        height = std::max(height, height_[size_t(item)]);
       }
       break;
     case Op::repeat: {
       const int32_t item = e_.operands(node)[0];
       weigh(item, weighed);
       weight = times(weight_[size_t(item)], std::max(1, n.b < 0 ? n.a : n.b));
+      height = height_[size_t(item)];
       breadth = n.b < 0 || n.b > 4 ? std::max(breadth_[size_t(item)], lone_characters(item)) : breadth_[size_t(item)];
       break;
     }
@@ -196,7 +202,7 @@ void ExpressionWeights::weigh(int32_t node, std::vector<bool>& weighed) {
       break;
     default: break;
   }
-  weight_[size_t(node)] = weight, breadth_[size_t(node)] = breadth;
+  weight_[size_t(node)] = weight, breadth_[size_t(node)] = breadth, height_[size_t(node)] = height + 1;
 }
 
 // Code points that stand alone in the node: as a choice, or as the node itself.

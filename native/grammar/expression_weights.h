@@ -17,7 +17,7 @@ class ExpressionWeights {
   bool nullable(int32_t node) const { return nullable_[size_t(node)]; }
   // Matches something.
   bool productive(int32_t node) const { return productive_[size_t(node)]; }
-  // A rule's: small enough to take the place of its calls.
+  // A rule's: small and flat enough to take the place of its calls.
   bool inlined(int32_t node) const { return inlined_[size_t(node)]; }
   // States that the node takes in its rule's automaton, about.
   int64_t weight(int32_t node) const { return weight_[size_t(node)]; }
@@ -40,6 +40,7 @@ class ExpressionWeights {
   std::vector<int32_t> used_;  // each after its operands
   std::vector<bool> nullable_, productive_, inlined_;
   std::vector<int64_t> weight_, breadth_;
+  std::vector<int32_t> height_;
 };
 
 }  // namespace anneal::grammar

@@ -125,6 +125,13 @@ void refusals() {
                   : std::move(chain) + Code{5, 3, 3, 1, '(', 8, forwards ? i + 1 : i - 1, 3, 1, ')'};
     check(refusal(chain) == "", "a chain of rules");
   }
+  // One of rules that are small enough to take the place of their calls, many levels each.
+  Code thin{1, 0, 50000};
+  for (int i = 0; i + 1 < 50000; ++i) {
+    for (int level = 0; level < 20; ++level) thin.insert(thin.end(), {7, 0, 1});
+    thin.insert(thin.end(), {8, i + 1});
+  }
+  check(refusal(std::move(thin) + Code{3, 1, 'x'}) == "", "a chain of thin rules");
   // Expressions that are named again: what has not begun or not ended, nesting through names, and more copies than
   // there is room for.
   check(refusal(Code{1, 0, 1, 5, 2, 5, 2, 3, 1, 'a', 3, 1, 'b', 11, 1}) == "", "an expression that comes twice");
