@@ -24,7 +24,6 @@ std::shared_ptr<Background> Background::shared() {
 }
 
 Background::Background(int threads) : max_threads_(std::max(threads, kMinThreads)) {
-  threads_.reserve(size_t(max_threads_));
   running_.reserve(size_t(max_threads_));
 }
 

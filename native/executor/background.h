@@ -10,9 +10,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "deep_thread.h"
 #include "running_tasks.h"
 
 namespace anneal::executor {
@@ -58,7 +58,7 @@ class Background {
   RunningTasks running_;
   size_t waiting_ = 0, idle_ = 0;  // tasks; threads
   bool stopping_ = false;
-  std::vector<std::thread> threads_;
+  std::list<DeepThread> threads_;
 };
 
 }  // namespace anneal::executor

@@ -63,7 +63,7 @@ std::shared_ptr<Executor> Executor::shared() {
 Executor::Executor(int threads) : wanted_(std::clamp(threads, 1, kMaxThreads)) {
   running_.reserve(2);  // a task, and one that interrupts it: the dispatcher must not run out of memory between tasks
   try {
-    dispatcher_ = std::thread([this] { dispatch(); });
+    dispatcher_.emplace([this] { dispatch(); });
   } catch (const std::system_error&) {
     throw NoThreads();
   }
@@ -75,7 +75,7 @@ Executor::~Executor() {
     stopping_ = true;
   }
   wake_.notify_all();
-  dispatcher_.join();
+  dispatcher_->join();
   resize(1);
 }
 

@@ -14,10 +14,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "deep_thread.h"
 #include "pool.h"
 #include "running_tasks.h"
 
@@ -120,7 +122,7 @@ class Executor final : public Pool {
   Task* current_ = nullptr;
   int depth_ = 0;  // 1 while a task interrupts another
   std::vector<std::thread> threads_;
-  std::thread dispatcher_;
+  std::optional<DeepThread> dispatcher_;  // drivers of GPUs compile shaders on it
 };
 
 }  // namespace anneal::executor

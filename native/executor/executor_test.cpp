@@ -1,6 +1,7 @@
 // The executor where the system gives it less than it asks for, and what it promises about interruption and abort.
 #include "executor.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "../expect_fixture.h"
+#include "background.h"
 #include "machine.h"
 
 using namespace anneal::executor;
@@ -147,6 +149,37 @@ void interruption() {
   expect(inference_at == 1 && training_at == 2, "a step interrupts training between its chunks");
 }
 
+#ifdef __GLIBC__
+// Nested calls, as a compiled grammar has them.
+[[gnu::noinline]] int64_t descend(int levels) {
+  volatile char frame[1024] = {};
+  return levels == 0 ? frame[0] : descend(levels - 1) + 1 + frame[levels % 1024];
+}
+
+// Where threads get no more than musl gives them.
+void deep_stacks() {
+  pthread_attr_t before, small;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, size_t(128) << 10);
+  pthread_setattr_default_np(&small);
+  std::atomic<int64_t> levels{-1};
+  {
+    Background background(1);
+    background.submit(std::make_unique<TestTask>(
+                          Queue::training, [&] { levels = descend(2000); }, [&] { levels.notify_all(); }),
+                      "");
+    levels.wait(-1);
+  }
+  expect(levels == 2000, "long serial work has a stack of its own size");
+  Executor executor(1);
+  run(executor, Queue::training, [&] { levels = descend(3000); });
+  expect(levels == 3000, "and so has the dispatcher");
+  pthread_setattr_default_np(&before);
+  pthread_attr_destroy(&before), pthread_attr_destroy(&small);
+}
+#endif
+
 }  // namespace
 
 int main() {
@@ -162,5 +195,8 @@ int main() {
   }
   failures_of_chunks();
   interruption();
+#ifdef __GLIBC__
+  deep_stacks();
+#endif
   return anneal::report_failures();
 }
