@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <unordered_map>
+#include <utility>
 
 #include "../../sampling/exact_share.h"
 #include "../../sampling/random.h"
@@ -122,25 +122,13 @@ void report_chosen(const std::vector<int32_t>& ids, const float* logits, float l
     if (id != out.token) report(id);
 }
 
+// Floats from here on are multiples of the sampler's unit: what is smaller is rounded to one, and sums are exact.
+constexpr float kCoarse = 0x1p-8f;
+static_assert(kCoarse * std::numeric_limits<float>::epsilon() == sampling::kProbabilityUnit);
+
 double share_of(double total, uint64_t fraction) {
   return double(sampling::exact_share(uint64_t(total / sampling::kProbabilityUnit), fraction)) *
          sampling::kProbabilityUnit;
-}
-
-// Rounds probabilities to the sampler's units; masses become exact sums of them, whatever the order.
-void count_in_units(float* p, int n, std::vector<double>& masses) {
-  constexpr float coarse = 0x1p-8f;  // numbers from here on are multiples of 2^-31
-  for (int b = 0; b < blocks_of(n); b++) {
-    if (masses[b] == 0) continue;
-    double sums[8] = {};
-    const int begin = b * kLogitBlock, end = std::min(n, begin + kLogitBlock);
-    for (int i = begin; i < end; i++) {
-      if (p[i] < coarse) p[i] = (p[i] + coarse) - coarse;
-      sums[i % 8] += double(p[i]);
-    }
-    masses[b] = 0;
-    for (const double sum : sums) masses[b] += sum;
-  }
 }
 
 // p[i] are unnormalised probabilities, p[best] = 1 the largest. In rising order, entries are dropped while the sum of
@@ -248,17 +236,18 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
   Sampled out{-1, 0, {}, {}};
 
   const float lse = kernels.log_sum_exp(logits, n);
+  const bool is_edited = mask || s.edits_logits();
   Row row{kernels, logits, n, scratch.maxima};
-  bool has_nan = kernels.lane_maxima(logits, n, scratch.maxima.data());
+  bool has_nan = false;
+  if (p.top_logprobs > 0 || !is_edited) has_nan = kernels.lane_maxima(logits, n, scratch.maxima.data());
   if (p.top_logprobs > 0) report_best(row, p.top_logprobs, lse, scratch.ids, out);
 
   float* z = scratch.row.data();
-  if (mask || s.edits_logits()) {
-    if (p.restrict_allowed)
-      kernels.keep_permitted(logits, n, s.allowed().data(), z);
-    else
-      std::memcpy(z, logits, sizeof(float) * n);
-    if (mask) kernels.keep_permitted(z, n, mask, z);
+  if (is_edited) {
+    const float* from = logits;
+    for (const uint32_t* permitted : {p.restrict_allowed ? s.allowed().data() : nullptr, mask})
+      if (permitted) kernels.keep_permitted(std::exchange(from, z), n, permitted, z);
+    if (from == logits) std::memcpy(z, logits, sizeof(float) * n);
     s.bad_words([&](int32_t id) { z[id] = kMasked; });
     if (s.too_few())
       for (int32_t id : p.end_ids)
@@ -280,7 +269,7 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
       row.x = z;
     }
     // Subtracting the maximum before dividing keeps tiny temperatures finite; the distribution is the same.
-    Probabilities how{top, p.temperature, kMasked, p.min_p};
+    Probabilities how{top, p.temperature, kMasked, p.min_p, kCoarse};
     // e^least is below min_p, by more than a rounding: only saves looking.
     if (p.min_p > 0) how.least = std::log(p.min_p) - 1e-3f;
     // Top-k before min-p: both keep an upper part of the same order, so either order leaves the smaller part. Ties at
@@ -288,7 +277,6 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
     if (p.top_k > 0 && p.top_k < n)
       how.least = std::max(how.least, (row.kth_largest(p.top_k, scratch.ids) - top) / p.temperature);
     kernels.probabilities(row.x, n, scratch.maxima.data(), how, z, scratch.masses.data());
-    count_in_units(z, n, scratch.masses);
     if (p.top_p < 1) keep_top_p(kernels, z, n, p.top_p, best, scratch);
     out.token = draw(z, n, scratch.masses, sampling::uniform53(p.seed, p.choice, uint32_t(position), 0));
   }

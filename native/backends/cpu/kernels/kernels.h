@@ -142,9 +142,10 @@ struct AdamWStep {
 };
 
 // How logits x become probabilities, the largest of them 1: with t = (x - shift) / divisor, e^t where t >= least and
-// e^t >= floor, else 0.
+// e^t >= floor, else 0. Those below `coarse`, a power of 2, are rounded to multiples of what it is counted in (2^-23 of
+// it).
 struct Probabilities {
-  float shift, divisor, least, floor;
+  float shift, divisor, least, floor, coarse = 0;
 };
 
 // Activations of a row that share a scale, as quantised weights are multiplied with them.

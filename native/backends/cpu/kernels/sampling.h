@@ -35,10 +35,11 @@ void keep_permitted(const float* x, int n, const uint32_t* bits, float* y) {
   });
 }
 
-// y as Probabilities says (y may be x); masses[block] = their sum. maxima: of x. A block whose mass is 0 may be left
-// unwritten.
+// y as Probabilities says (y may be x); masses[block] = their sum, exact where `coarse` leaves multiples of 2^-31 or
+// more. maxima: of x. A block whose mass is 0 may be left unwritten.
 void probabilities(const float* x, int n, const float* maxima, const Probabilities& how, float* y, double* masses) {
-  const F32x16 shift = all(how.shift), divisor = all(how.divisor), least = all(how.least), floor = all(how.floor);
+  const F32x16 shift = all(how.shift), divisor = all(how.divisor), least = all(how.least), floor = all(how.floor),
+               coarse = all(how.coarse);
   each_block(n, [&](int b, int count) {
     double& mass = masses[b / kLogitBlock];
     mass = 0;
@@ -47,7 +48,8 @@ void probabilities(const float* x, int n, const float* maxima, const Probabiliti
     each16(count, [&](int64_t i, auto lanes) {
       const F32x16 t = (load(x + b + i, lanes) - shift) / divisor;
       const F32x16 p = select(less(t, least), zero(), exp(t));
-      const F32x16 kept = select(less(p, floor), zero(), p);
+      const F32x16 high = select(less(p, floor), zero(), p);
+      const F32x16 kept = select(less(high, coarse), (high + coarse) - coarse, high);
       store(y + b + i, kept, lanes);
       sum = sum + widen(keep(kept, lanes, 0.0f));
     });

@@ -75,9 +75,35 @@ void test_passes(int n) {
   expect(same, what + ": permitted columns stay, others are masked");
 }
 
+// What is below a power of 2 is rounded as additions of it round, and then sums are exact.
+void test_units(int n) {
+  const std::string what = "probabilities in units, n=" + std::to_string(n);
+  const Floats x = normals(n, 4);
+  const float top = *std::max_element(x.begin(), x.end());
+  constexpr float coarse = 0x1p-8f;
+  for (const Kernels* k : sets(DType::f32)) {
+    const int blocks = (n + kLogitBlock - 1) / kLogitBlock;
+    Floats maxima(size_t(blocks) * kLanes), plain(n, 0), p(n, 0);
+    std::vector<double> masses(blocks), sums(blocks);
+    k->lane_maxima(x.data(), n, maxima.data());
+    k->probabilities(x.data(), n, maxima.data(), {top, 0.8f, -INFINITY, 0}, plain.data(), masses.data());
+    k->probabilities(x.data(), n, maxima.data(), {top, 0.8f, -INFINITY, 0, coarse}, p.data(), masses.data());
+    bool rounded = true, whole = true;
+    for (int i = 0; i < n; i++) {
+      const float wanted = plain[i] < coarse ? (plain[i] + coarse) - coarse : plain[i];
+      const double units = double(p[i]) * 0x1p31;
+      rounded &= p[i] == wanted, whole &= units == std::floor(units);
+      sums[i / kLogitBlock] += p[i];
+    }
+    expect(rounded && whole, what + ": they are whole, and nearest");
+    expect(masses == sums, what + ": masses are exact");
+  }
+}
+
 }  // namespace
 
 void test_sampling() {
+  for (int n : {1, 40, 513, 5003}) test_units(n);
   for (int n : {1, 16, 40, 511, 512, 513, 5003}) test_passes(n);
 }
 
