@@ -172,7 +172,7 @@ napi_value Model::load_adapter(const Arguments& arguments) {
   const auto spec = lora_spec(arguments.at(0, "spec"), handle_->spec);
   auto values = named_tensors(arguments.at(1, "tensors"), model::adapter_tensors(handle_->spec, spec));
   handle_->require_open();
-  handle_->trainers.check_loading();
+  auto place = handle_->trainers.load_adapter();
   return handle_->environment->start(
       {.pending = {&handle_->pending}},
       [state = handle_->state, spec, values = std::move(values)] {
@@ -180,7 +180,7 @@ napi_value Model::load_adapter(const Arguments& arguments) {
         if (!adapter) throw executor::Aborted();
         return adapter;
       },
-      [handle = handle_](Js js, AdapterRef adapter) {
+      [handle = handle_, place = std::move(place)](Js js, AdapterRef adapter) {
         handle->require_open();
         return js.number(handle->adapters.add(std::move(adapter)));
       });

@@ -9,38 +9,34 @@ namespace anneal::training {
 
 class OpenTrainers {
  public:
-  // Held by a trainer from when it is asked for until it is closed.
+  // Held by a trainer from when it is asked for until it is closed, and while an adapter is loaded.
   using Place = std::shared_ptr<void>;
 
   // All throw model::Conflict.
   Place open_adapter() {
     refuse(open_->weights, "the model's weights are being trained: close that trainer first");
-    return place(false);
+    return place(&Open::adapters);
   }
   Place open_weights(size_t adapters_loaded) {
-    refuse(open_->count > 0, "another trainer of this model is open: close it first");
-    refuse(adapters_loaded > 0, "adapters of this model are loaded: release them first");
-    return place(true);
+    refuse(open_->adapters + open_->weights > 0, "another trainer of this model is open: close it first");
+    refuse(adapters_loaded + open_->loading > 0, "adapters of this model are loaded: release them first");
+    return place(&Open::weights);
   }
-  void check_loading() const {
+  Place load_adapter() {
     refuse(open_->weights, "the model's weights are being trained: close that trainer before loading adapters");
+    return place(&Open::loading);
   }
 
  private:
   struct Open {
-    int count = 0;
-    bool weights = false;
+    size_t adapters = 0, weights = 0, loading = 0;
   };
   static void refuse(bool conflict, const char* problem) {
     if (conflict) throw model::Conflict(problem);
   }
-  Place place(bool weights) {
-    open_->count++;
-    open_->weights = weights;
-    return Place(nullptr, [open = open_](void*) {
-      open->count--;
-      open->weights = false;
-    });
+  Place place(size_t Open::*kind) {
+    ++(*open_.*kind);
+    return Place(nullptr, [open = open_, kind](void*) { --(*open.*kind); });
   }
   std::shared_ptr<Open> open_ = std::make_shared<Open>();
 };

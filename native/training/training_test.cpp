@@ -280,9 +280,18 @@ void keeps_trainers_apart() {
   OpenTrainers::Place weights = open.open_weights(0);
   expect(!conflict([&] { open.open_adapter(); }).empty(), "an adapter beside the weights");
   expect(!conflict([&] { open.open_weights(0); }).empty(), "the weights twice");
-  expect(!conflict([&] { open.check_loading(); }).empty(), "loading an adapter meanwhile");
+  expect(!conflict([&] { open.load_adapter(); }).empty(), "loading an adapter meanwhile");
   weights.reset();
-  expect(conflict([&] { open.check_loading(), open.open_adapter(); }).empty(), "all is free again");
+  OpenTrainers::Place loading = open.load_adapter();
+  expect(conflict([&] { open.open_weights(0); }).starts_with("adapters of this model"),
+         "weights under an adapter that is being loaded");
+  loading.reset();
+  expect(conflict([&] {
+           open.load_adapter();
+           open.open_adapter();
+           open.open_weights(0);
+         }).empty(),
+         "all is free again");
 }
 
 void weighs_policies() {

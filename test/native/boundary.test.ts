@@ -288,7 +288,9 @@ describe("training", () => {
     expect((await failure(() => other.loadAdapter(spec, tensors))).code).toBe("conflict");
     expect((await failure(() => other.trainAdapter(spec, { seed: 1n }))).code).toBe("conflict");
     whole.close();
-    const version = await other.loadAdapter(spec, tensors);
+    const loading = other.loadAdapter(spec, tensors);
+    expect((await failure(() => other.trainWeights())).code).toBe("conflict");
+    const version = await loading;
     expect((await failure(() => other.trainWeights())).code).toBe("conflict");
     other.releaseAdapter(version);
     (await other.trainWeights()).close();
