@@ -111,8 +111,9 @@ void Executor::resize(int threads) {
 void Executor::submit(std::unique_ptr<Task> task) {
   {
     std::lock_guard lock(mutex_);
-    if (task->queue == Queue::inference) waiting_inference_.fetch_add(1);
-    queues_[int(task->queue)].push_back(std::move(task));
+    const Queue queue = task->queue;
+    queues_[int(queue)].push_back(std::move(task));  // may take memory: nothing is counted where there is none
+    if (queue == Queue::inference) waiting_inference_.fetch_add(1);
   }
   wake_.notify_all();
   bell_.fetch_add(1);
