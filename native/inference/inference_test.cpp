@@ -202,7 +202,8 @@ std::shared_ptr<grammar::Grammar> slow_grammar() {
 }
 
 // A draw that waits for its mask is put off, from step to step, and comes of the same token; the others go on.
-void puts_off_slow_masks() {
+// False: this thread was kept waiting for so long that the mask was there before.
+bool puts_off_a_slow_mask() {
   PaperBackend backend(100);
   Stepper stepper(backend, 200);
   const auto slow =
@@ -210,8 +211,8 @@ void puts_off_slow_masks() {
                              std::vector<int32_t>{}, std::vector<int32_t>{}, std::nullopt);
   const auto quick = slot_of();
   std::vector<Sequence> first = {prompt(slow, {5, 6, 7}), prompt(quick, {9}, {2, 3})};
-  expect(step(stepper, first) && first[0].sampled.token == Sequence::kPutOff, "a slow mask is waited for");
-  expect(first[1].sampled.token == 10, "and the other draws");
+  expect(step(stepper, first) && first[1].sampled.token == 10, "one draws beside a slow mask");
+  if (first[0].sampled.token != Sequence::kPutOff) return false;
   int steps = 0, position = 1;
   for (;; ++steps, ++position) {
     backend.computed.clear();
@@ -225,9 +226,15 @@ void puts_off_slow_masks() {
     expect(next[0].sampled.token == 8, "the draw comes of the same token");
     break;
   }
-  expect(steps > 3, "a slow mask takes many steps");
   std::vector<Sequence> last = {going_on(slow, 3)};
   expect(step(stepper, last) && last[0].sampled.token == 9, "alone it is waited for");
+  return steps > 3;
+}
+
+void puts_off_slow_masks() {
+  bool is_put_off = false;
+  for (int i = 0; i < 1000 && !is_put_off; ++i) is_put_off = puts_off_a_slow_mask();
+  expect(is_put_off, "a slow mask takes many steps, and nobody waits for it");
 }
 
 void refuses() {
