@@ -28,7 +28,8 @@ std::vector<float> logprobs_of(backends::Backend& backend, std::span<const int32
 }  // namespace
 
 double difference_to_exact(backends::Backend& backend, std::span<const int32_t> text) {
-  text = text.first(std::min(text.size(), size_t(backend.pages()) * backends::kPage));
+  const size_t positions = std::min(size_t(backend.pages()) * backends::kPage, size_t(backend.spec().max_positions));
+  text = text.first(std::min(text.size(), positions));
   if (text.size() < 2 || !backend.set_exact(true)) return 0;
   const std::vector<float> exact = logprobs_of(backend, text);
   backend.set_exact(false);

@@ -4,6 +4,7 @@
 
 #include "../expect_fixture.h"
 #include "../model/invalid_input.h"
+#include "arithmetic_difference.h"
 #include "id_table.h"
 #include "step.h"
 
@@ -49,6 +50,7 @@ class PaperBackend final : public Backend {
     return true;
   }
   void copy_page(int, int) override {}
+  bool set_exact(bool) override { return true; }
   AdapterRef load_adapter(const model::LoraSpec&, const AdapterValues&) override { return nullptr; }
   std::unique_ptr<Trainable> train_adapter(const model::LoraSpec&, uint64_t, const AdapterValues*) override {
     return nullptr;
@@ -276,6 +278,17 @@ void refuses() {
   expect(slot->draws == 0 && slot->latest == 0, "a refused step leaves slots as they were");
 }
 
+// Of as much of the text as there are pages, and positions, for.
+void compares_arithmetics() {
+  for (const size_t tokens : {10, 999, 1000, 1001, 5000}) {
+    PaperBackend backend(100);
+    expect(difference_to_exact(backend, std::vector<int32_t>(tokens, 1)) == 0, "a difference of nothing");
+    const size_t each = std::min<size_t>(tokens, 1000);
+    expect(backend.computed.size() == 2 * each && backend.computed.back().position == int(each) - 1,
+           "a text within the model's positions: " + std::to_string(tokens));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -286,6 +299,7 @@ int main() {
   reads_states_in_pieces();
   numbers_handles();
   puts_off_slow_masks();
+  compares_arithmetics();
   refuses();
   return report_failures();
 }
