@@ -1,6 +1,7 @@
 // The recipe that a request asks for, whether a job follows it or an estimate only looks at it.
 
-import { errorForOthers, ValidationError } from "../errors.js";
+import { basename } from "node:path";
+import { errorForOthers, ModelFileError, ValidationError } from "../errors.js";
 import { loadAdapter } from "./checkpointFiles.js";
 import { resolveAdapterFolder } from "./dataLocation.js";
 import type { TrainingHost } from "./host.js";
@@ -38,12 +39,13 @@ export async function recipeOf(
     currentStep: from,
     loadStep: (step) => load(checkpoint(step)),
     loadReference: (step) => load(jobId === null ? checkpoint(step) : referenceFolder(files, jobId, step)),
-    loadFolder: (path) => {
+    loadFolder: async (path) => {
       const refuse = (message: string) => ValidationError.at("experimental_config.kl_ref_adapter_path", message);
       const reader = request.reader ?? "owner";
       const folder = resolveAdapterFolder(path, host.fileRights(reader), refuse);
       return loadAdapter(base, folder, "elsewhere").catch((error) => {
-        throw reader === "other" ? errorForOthers(error) : error;
+        const told = reader === "other" ? errorForOthers(error) : error;
+        throw told instanceof ModelFileError ? refuse(`${basename(told.file)}: ${told.reason}`) : told;
       });
     },
   });

@@ -122,6 +122,8 @@ describe("an RL job", () => {
     expect((await run(modelId, rl(config))).last.type).toBe("training_ended");
     const outside = await run(modelId, rl({ ...config, kl_ref_adapter_path: "/etc" }));
     expect(outside.last.data.error_message).toContain("kl_ref_adapter_path");
+    const empty = await run(modelId, rl({ ...config, kl_ref_adapter_path: store.home }));
+    expect(empty.last.data.error_message).toContain("kl_ref_adapter_path: adapter_config.json: is missing");
   });
 
   itUnlessSlow("multiplies the learning rate by the rows of a step to a power", async () => {
