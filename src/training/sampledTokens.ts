@@ -49,6 +49,7 @@ export function sampledTokens(choice: TrajectoryChoice, names: TokenNames, path:
     const counts = `${entries.length} logprobs but ${ids.length} token ids`;
     throw ValidationError.at(`${path}.token_ids`, `the choice has ${counts}: they must be of the same tokens`);
   }
+  if (entries && given) checkNamedIds(entries, given, `${path}.logprobs.content`);
   checkIds(ids, names, `${path}.token_ids`);
   const promptIds = choice.prompt_token_ids ?? null;
   if (promptIds) checkIds(promptIds, names, `${path}.prompt_token_ids`);
@@ -56,7 +57,7 @@ export function sampledTokens(choice: TrajectoryChoice, names: TokenNames, path:
   const field = temperature === null ? "logprob" : "temperature_logprob";
   const logprobs = entries?.map((entry, i) => {
     const logprob = entry[field];
-    if (logprob != null && Number.isFinite(logprob) && logprob <= 1e-3) return logprob;
+    if (logprob != null && Number.isFinite(Math.fround(logprob)) && logprob <= 1e-3) return logprob;
     throw ValidationError.at(`${path}.logprobs.content.${i}.${field}`, "must be a finite number, at most 0");
   });
   return { ids, logprobs: logprobs ?? null, temperature: temperature ?? 1, promptIds };
@@ -69,9 +70,23 @@ function recordedTemperature(choice: TrajectoryChoice, entries: readonly Traject
   return isTrainable(temperature) ? temperature : null;
 }
 
+/** The id that an entry's token says it is; null: it is a text. */
+function namedId({ token }: TrajectoryLogprob): number | null {
+  const match = TOKEN_ID.exec(token);
+  return match && Number(match[1]);
+}
+
+function checkNamedIds(entries: readonly TrajectoryLogprob[], ids: readonly number[], path: string): void {
+  for (const [i, entry] of entries.entries()) {
+    const named = namedId(entry);
+    if (named === null || named === ids[i]) continue;
+    throw ValidationError.at(`${path}.${i}.token`, `is "${entry.token}", but token_ids holds ${ids[i]} there`);
+  }
+}
+
 function idOfEntry(entry: TrajectoryLogprob, names: TokenNames, path: string): number {
-  const match = TOKEN_ID.exec(entry.token);
-  if (match) return Number(match[1]);
+  const named = namedId(entry);
+  if (named !== null) return named;
   const bytes = entry.bytes ? Uint8Array.from(entry.bytes) : new TextEncoder().encode(entry.token);
   const id = names.idOfBytes(bytes);
   if (id !== null) return id;

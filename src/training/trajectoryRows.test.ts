@@ -206,7 +206,10 @@ describe("a malformed trajectory", () => {
     expect(place(choice([1], [2, 1000], [-1, -1]))).toBe(`${at}.token_ids.1`);
     expect(place(choice([1, -1], [2], [-1]))).toBe(`${at}.prompt_token_ids.1`);
     expect(place(choice([1], [2], [0.5]))).toBe(`${at}.logprobs.content.0.logprob`);
+    expect(place(choice([1], [2], [-1e39]))).toBe(`${at}.logprobs.content.0.logprob`);
     expect(place(choice(null, [2], [-1]))).toBe(`${at}.prompt_token_ids`);
+    const others = { ...choice([1], [2, 3], [-1, -2]), token_ids: [2, 4] };
+    expect(place(others)).toBe(`${at}.logprobs.content.1.token`);
     const unknown = choice([1], null, [-1]);
     unknown.logprobs!.content![0]!.token = "no such token";
     expect(place(unknown)).toBe(`${at}.logprobs.content.0.token`);
