@@ -1,11 +1,13 @@
 import * as z from "zod";
 import { adapterModuleNames } from "../adapterModules.js";
-import { MAX_ADAPTER_RANK } from "./bounds.js";
+import { ADAPTER_ALPHA, MAX_ADAPTER_RANK, OPTIMIZER_RANGES, type Range } from "./bounds.js";
 import { field, named } from "./fields.js";
 import { list } from "./limited.js";
 import { name, uuid } from "./names.js";
 import { metricRowId } from "./pages.js";
 import { settingsObject } from "./validate.js";
+
+const within = ([min, max]: Range) => z.number().min(min).max(max).nullish();
 
 const target = named(
   "AdapterTarget",
@@ -17,7 +19,7 @@ const adapter = named(
   "ModelAdapter",
   settingsObject({
     rank: field(z.int().min(1).max(MAX_ADAPTER_RANK).nullish(), "Rank of the two factors. Default: the engine's, 8."),
-    alpha: field(z.number().positive().nullish(), "The product is scaled by alpha / rank. Default: the engine's, 16."),
+    alpha: field(within(ADAPTER_ALPHA), "The product is scaled by alpha / rank. Default: the engine's, 16."),
     targets: field(
       list(target, adapterModuleNames.length).min(1).nullish(),
       "Modules of every layer that have one. Default: the engine's, all that the model has.",
@@ -29,15 +31,15 @@ const adapter = named(
 const optimizer = named(
   "ModelOptimizer",
   settingsObject({
-    beta1: field(z.number().min(0).lt(1).nullish(), "Decay of the mean of gradients. Default: the engine's, 0.9."),
-    beta2: field(z.number().min(0).lt(1).nullish(), "Decay of the mean of their squares. Default: the engine's, 0.99."),
-    eps: field(z.number().positive().nullish(), "Added to the divisor. Default: the engine's, 1e-8."),
+    beta1: field(within(OPTIMIZER_RANGES.beta1), "Decay of the mean of gradients. Default: the engine's, 0.9."),
+    beta2: field(within(OPTIMIZER_RANGES.beta2), "Decay of the mean of their squares. Default: the engine's, 0.99."),
+    eps: field(within(OPTIMIZER_RANGES.eps), "Added to the divisor; at most 1. Default: the engine's, 1e-8."),
     weight_decay: field(
-      z.number().min(0).nullish(),
+      within(OPTIMIZER_RANGES.weightDecay),
       "Decoupled decay, times the learning rate. Default: the engine's, 0.1 (RL) or 0 (supervised).",
     ),
     max_grad_norm: field(
-      z.number().min(0).nullish(),
+      within(OPTIMIZER_RANGES.maxGradNorm),
       "Gradients are clipped to this global norm; 0: not at all. Default: the engine's, 0.1 (RL) or 1 (supervised).",
     ),
   }),

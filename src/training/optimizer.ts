@@ -1,5 +1,7 @@
 // AdamW for adapters: its settings, and what they are by default.
 
+import { OPTIMIZER_RANGES } from "../schemas/bounds.js";
+
 /**
  * What an optimizer trains for, and its moments belong to: they are cleared when it changes. (A policy loss has an `objective` of
  * another kind: cispo, ppo.)
@@ -14,8 +16,7 @@ export interface OptimizerSettings {
   maxGradNorm: number;
 }
 
-/** What the native core takes. */
-export const MAX_LEARNING_RATE = 1000;
+export const MAX_LEARNING_RATE = OPTIMIZER_RANGES.learningRate[1];
 
 /** AdamW as commonly used for adapters: RL decays and clips hard, SFT does not decay. */
 export const OPTIMIZER: Record<Objective, OptimizerSettings> = {

@@ -2,6 +2,7 @@
 
 import { BadRequestError } from "../errors.js";
 import { isPolicyLoss, type PolicyLossName, policyLossNames } from "../policyLosses.js";
+import { OPTIMIZER_RANGES } from "../schemas/bounds.js";
 import { isName } from "../schemas/names.js";
 import type {
   FullSessionOptions,
@@ -38,7 +39,6 @@ const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
 const OPTIONAL = ["weights", "advantages", "oldLogprobs", "referenceLogprobs", "temperatures"] as const;
 /** Beyond it an id would become another one; which ids the model has is the native core's to say. */
 const MAX_ID = 2 ** 31 - 1;
-const OPTIMIZER = ["learningRate", "beta1", "beta2", "eps", "weightDecay", "maxGradNorm"];
 
 const bad = (param: string, message: string) => new BadRequestError(message, { param });
 
@@ -92,11 +92,12 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
 /** The settings that were given; those left out or undefined are not among them. @throws BadRequestError */
 export function checkedOptimStep(params: OptimStepParams): OptimStepParams {
   const given: Record<string, unknown> = withoutUndefined({ ...params });
-  checkNames(given, OPTIMIZER, "an optimizer step");
-  for (const name of ["learningRate", ...Object.keys(given)]) {
-    const value: unknown = given[name];
-    if (typeof value === "number" && value >= 0 && Number.isFinite(value)) continue;
-    throw bad(name, `${name} must be a finite number, at least 0, got ${String(value)}`);
+  checkNames(given, Object.keys(OPTIMIZER_RANGES), "an optimizer step");
+  for (const [name, [min, max]] of Object.entries(OPTIMIZER_RANGES)) {
+    if (!Object.hasOwn(given, name) && name !== "learningRate") continue;
+    const value = given[name];
+    if (typeof value === "number" && value >= min && value <= max) continue;
+    throw bad(name, `${name} must be a number from ${min} to ${max}, got ${String(value)}`);
   }
   return given as unknown as OptimStepParams;
 }

@@ -111,7 +111,7 @@ export interface ModelOptimizer {
   beta1?: number | null;
   /** Decay of the mean of their squares. Default: the engine's, 0.99. */
   beta2?: number | null;
-  /** Added to the divisor. Default: the engine's, 1e-8. */
+  /** Added to the divisor; at most 1. Default: the engine's, 1e-8. */
   eps?: number | null;
   /** Decoupled decay, times the learning rate. Default: the engine's, 0.1 (RL) or 0 (supervised). */
   weight_decay?: number | null;

@@ -55,9 +55,9 @@ export interface OptimizerOptions {
   beta1?: number;
   /** Decay of the mean of their squares, at least 0 and below 1. */
   beta2?: number;
-  /** Added to the divisor, above 0. */
+  /** Added to the divisor, above 0, at most 1. */
   eps?: number;
-  /** Decoupled decay, times the learning rate, at least 0. */
+  /** Decoupled decay, times the learning rate, 0 to 1000; of all weights only matrices decay, not norms and biases. */
   weightDecay?: number;
   /** Gradients are clipped to this global norm; 0: not at all. */
   maxGradNorm?: number;

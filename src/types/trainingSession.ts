@@ -55,15 +55,15 @@ export type LossChoice =
 
 /** A step of AdamW. */
 export interface OptimStepParams {
-  /** At least 0. */
+  /** 0 to 1000. */
   learningRate: number;
-  /** Decay of the mean of gradients. Default 0.9. */
+  /** Decay of the mean of gradients, below 1. Default 0.9. */
   beta1?: number;
-  /** Decay of the mean of squared gradients. Default 0.99. */
+  /** Decay of the mean of squared gradients, below 1. Default 0.99. */
   beta2?: number;
-  /** Added to the divisor. Default 1e-8. */
+  /** Added to the divisor, above 0, at most 1. Default 1e-8. */
   eps?: number;
-  /** Decoupled decay, times the learning rate. Default 0.1. */
+  /** Decoupled decay, times the learning rate; of all weights only matrices decay, not norms and biases. Default 0.1. */
   weightDecay?: number;
   /** Gradients are clipped to this global norm; 0: no clipping. Default 0.1. */
   maxGradNorm?: number;

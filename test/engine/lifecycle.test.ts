@@ -111,6 +111,8 @@ describe("opening", () => {
     { contextLength: 1 },
     { maxQueue: 1e12 },
     { adapter: { rank: 1e9 } },
+    { adapter: { alpha: 1e7 } },
+    { optimizer: { rl: { eps: 2 } } },
     { kvCache: "int4" as "int8" },
     { models: [{ path: "x", kvCache: true as unknown as "int8" }] },
     { home: "\0" },

@@ -75,7 +75,12 @@ describe("a model", () => {
       ["adapter.rank", { adapter: { rank: 0 } }],
       ["adapter.targets.0", { adapter: { targets: ["lm_head"] } }],
       ["adapter.r", { adapter: { r: 8 } }],
+      ["adapter.alpha", { adapter: { alpha: 1e7 } }],
       ["optimizer.sft.beta1", { optimizer: { sft: { beta1: 1 } } }],
+      ["optimizer.rl.beta2", { optimizer: { rl: { beta2: 0.99999999 } } }],
+      ["optimizer.rl.eps", { optimizer: { rl: { eps: 2 } } }],
+      ["optimizer.rl.weight_decay", { optimizer: { rl: { weight_decay: 1001 } } }],
+      ["optimizer.sft.max_grad_norm", { optimizer: { sft: { max_grad_norm: 1e31 } } }],
     ] as [string, Partial<ModelCreateParams>][]) {
       await expect(create(engine, "x", params)).rejects.toMatchObject({ status: 422, param });
     }

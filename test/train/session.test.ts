@@ -188,6 +188,9 @@ describe("a training session", () => {
       ["learningRate", { learningRate: "1" }],
       ["weight_decay", { learningRate: 1, weight_decay: 0 }],
       ["beta1", { learningRate: 1, beta1: -1 }],
+      ["beta1", { learningRate: 1, beta1: 1 }],
+      ["eps", { learningRate: 1, eps: 2 }],
+      ["learningRate", { learningRate: 1001 }],
     ] as [string, OptimStepParams][]) {
       await expect(session.optimStep(step)).rejects.toMatchObject({ status: 400, param });
     }

@@ -7,7 +7,7 @@ import { DEVICE_NAMES, type DeviceName, isDeviceName, PRECISIONS } from "../../d
 import { ValidationError } from "../../errors.js";
 import { DTYPES, KV_CACHES, QUANTIZATIONS } from "../../modelChoices.js";
 import { packageFolder } from "../../packageFiles.js";
-import { MAX_ADAPTER_RANK } from "../../schemas/bounds.js";
+import { ADAPTER_ALPHA, MAX_ADAPTER_RANK, OPTIMIZER_RANGES, type Range } from "../../schemas/bounds.js";
 import { name } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { TOOL_FORMATS } from "../../toolFormats.js";
@@ -50,14 +50,16 @@ const logger = z.custom<Logger>(
   "must have the methods debug, info, warn and error",
 );
 
+const within = ([min, max]: Range) => z.number().min(min).max(max);
+
 const optimizer = (defaults: OptimizerSettings) =>
   z
     .strictObject({
-      beta1: z.number().min(0).lt(1).default(defaults.beta1),
-      beta2: z.number().min(0).lt(1).default(defaults.beta2),
-      eps: z.number().positive().default(defaults.eps),
-      weightDecay: z.number().min(0).default(defaults.weightDecay),
-      maxGradNorm: z.number().min(0).default(defaults.maxGradNorm),
+      beta1: within(OPTIMIZER_RANGES.beta1).default(defaults.beta1),
+      beta2: within(OPTIMIZER_RANGES.beta2).default(defaults.beta2),
+      eps: within(OPTIMIZER_RANGES.eps).default(defaults.eps),
+      weightDecay: within(OPTIMIZER_RANGES.weightDecay).default(defaults.weightDecay),
+      maxGradNorm: within(OPTIMIZER_RANGES.maxGradNorm).default(defaults.maxGradNorm),
     })
     .prefault({});
 
@@ -95,7 +97,7 @@ const engineOptions = z.object({
   adapter: z
     .strictObject({
       rank: count.max(MAX_ADAPTER_RANK).default(8),
-      alpha: z.number().positive().default(16),
+      alpha: within(ADAPTER_ALPHA).default(16),
       targets: z
         .array(z.enum(adapterModuleNames))
         .min(1)
