@@ -1,8 +1,9 @@
 // What the four verbs are given, checked before anything is computed.
 
-import { BadRequestError } from "../errors.js";
+import { BadRequestError, ValidationError } from "../errors.js";
 import { isPolicyLoss, type PolicyLossName, policyLossNames } from "../policyLosses.js";
 import { OPTIMIZER_RANGES } from "../schemas/bounds.js";
+import { experimentalConfig } from "../schemas/jobs.js";
 import { isName } from "../schemas/names.js";
 import type {
   FullSessionOptions,
@@ -13,6 +14,7 @@ import type {
 } from "../types/trainingSession.js";
 import { withoutUndefined } from "../withoutAbsent.js";
 import type { TrainingBase } from "./host.js";
+import { type Policy, resolvePolicy } from "./policy.js";
 import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
 import type { TokenRow } from "./tokenRow.js";
 
@@ -31,6 +33,7 @@ const POLICY_SETTINGS = [
   "entropy_coef",
 ];
 type LossName = Extract<LossChoice, { loss: string }>["loss"];
+type PolicyChoice = Extract<LossChoice, { loss: PolicyLossName }>;
 const SETTINGS: Readonly<Record<LossName, readonly string[]>> = {
   ...(Object.fromEntries(policyLossNames.map((name) => [name, POLICY_SETTINGS])) as Record<PolicyLossName, string[]>),
   cross_entropy: ["loss"],
@@ -85,8 +88,26 @@ export function checkLoss(choice: LossChoice, rows: readonly TrainingRow[]): voi
       throw bad("beta", `beta must be above 0, got ${beta}`);
   }
   if (!isPolicyLoss(choice.loss)) return;
+  policyOf(choice as PolicyChoice);
   const r = rows.findIndex((row) => row.advantages == null);
   if (r >= 0) throw bad(`rows.${r}.advantages`, `rows.${r}.advantages is missing: ${choice.loss} needs one per token`);
+}
+
+/** What a policy loss's settings mean, which are a job's. @throws BadRequestError naming the setting */
+export function policyOf({ loss, ...settings }: PolicyChoice): Policy {
+  const config = { ...settings, loss_fn: loss };
+  const { error } = experimentalConfig.safeParse(config);
+  if (error) throw badSetting(error.issues[0]!.path, error.issues[0]!.message);
+  try {
+    return resolvePolicy(config, 0);
+  } catch (error) {
+    throw error instanceof ValidationError ? badSetting(error.issues[0]!.loc, error.issues[0]!.msg) : error;
+  }
+}
+
+function badSetting(path: readonly PropertyKey[], message: string): BadRequestError {
+  const name = String(path.at(-1));
+  return bad(name, `${name}: ${message}`);
 }
 
 /** The settings that were given; those left out or undefined are not among them. @throws BadRequestError */

@@ -23,13 +23,13 @@ import { Learner } from "./learner.js";
 import { crossEntropyLoss, policyGradientLoss, preferenceLoss, withEntropyBonus } from "./losses.js";
 import type { Objective } from "./optimizer.js";
 import { passLimits } from "./passLimits.js";
-import { resolvePolicy } from "./policy.js";
 import {
   checkedOptimStep,
   checkLoss,
   checkNumbers,
   checkSample,
   checkSessionOptions,
+  policyOf,
   toTokenRows,
 } from "./sessionInput.js";
 import type { CompleteWith, SampleParams, SessionWeights } from "./sessionWeights.js";
@@ -207,8 +207,7 @@ class Session<Saved> implements TrainingSession<Saved> {
       const pairs = checked.map((row, r) => ({ ...row, reference: reference[r]! }));
       return preferenceLoss(pairs, choice.beta ?? DEFAULT_BETA);
     }
-    const { loss, ...settings } = choice;
-    const { loss: resolved, entropyCoef } = resolvePolicy({ ...settings, loss_fn: loss }, 0);
+    const { loss: resolved, entropyCoef } = policyOf(choice);
     const reference = resolved.klCoef > 0 ? await this.#reference(rows, checked) : null;
     const policyRows = checked.map((row, r) => ({
       ...row,
