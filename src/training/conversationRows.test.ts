@@ -149,6 +149,20 @@ describe("supervised rows", () => {
     );
   });
 
+  it("follow the prompt that was served where the template tells the system's message in the last user's turn only", async () => {
+    const rows = await supervised(
+      [{ role: "system", content: "Be brief." }, user("Hi"), assistant("Hello"), user("Bye"), assistant("See you")],
+      null,
+      renderer("mistral_strict"),
+      "all",
+    );
+    const end = tokenizer.specialTokens.eos_token;
+    expect(rows.map(shown)).toEqual([
+      `[INST] Be brief.\n\nHi[/INST][ Hello${end}]`,
+      `[INST] Hi[/INST] Hello${end}[INST] Be brief.\n\nBye[/INST][ See you${end}]`,
+    ]);
+  });
+
   it("never train what a tool answered, in templates that render it as a user's turn", async () => {
     const calls = [{ id: "1", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } }];
     const rows = await supervised(

@@ -42,12 +42,9 @@ export async function conversationRows(
     if (message.role !== "assistant" || (turns === "last" && i < plain.length - 1)) continue;
     if (messages[i]!.weight === 0) continue;
     await yieldToEventLoop();
-    const whole = await renderer.text(plain.slice(0, i + 1), wrapped, false, signal);
-    const shared = await (i === 0
-      ? firstOpening(wrapped, renderer, whole, signal)
-      : opening(plain.slice(0, i), wrapped, renderer, whole, signal));
-    const promptIds = await renderer.encodeRendered(shared, signal);
-    const turnIds = await renderer.encodeRendered(whole.slice(shared.length), signal);
+    const { prompt, turn } = await turnOf(plain.slice(0, i), message, wrapped, renderer, signal);
+    const promptIds = await renderer.encodeRendered(prompt, signal);
+    const turnIds = await renderer.encodeRendered(turn, signal);
     let row = rows.at(-1);
     if (row === undefined || !startsWith(promptIds, row.tokens)) {
       row = { tokens: [], trained: [] };
@@ -64,39 +61,46 @@ export async function conversationRows(
 }
 
 /**
- * What stands before a turn's own text in `whole`, the rendering that ends with the turn. Some templates open a turn with
- * more than a finished turn keeps (an empty thinking block): the common part counts.
+ * A turn's own text, and what stands before it. Some templates open a turn with more than a finished turn keeps (an empty
+ * thinking block): the common part counts. Some tell the system's message in the last turn, if that is the user's, and then
+ * nowhere: the turn follows the prompt that tells it, and its text is what it would be without one.
  */
-async function opening(
+async function turnOf(
   before: readonly TrajectoryMessage[],
+  message: TrajectoryMessage,
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
-  whole: string,
   signal?: AbortSignal,
-): Promise<string> {
+): Promise<{ prompt: string; turn: string }> {
+  const whole = await renderer.text([...before, message], tools, false, signal);
+  const cut = (length: number) => ({ prompt: whole.slice(0, length), turn: whole.slice(length) });
+  if (before.length === 0) return cut(await firstOpening(tools, renderer, whole, signal));
   const prompt = await renderer.text(before, tools, true, signal);
-  if (whole.startsWith(prompt)) return prompt;
+  if (whole.startsWith(prompt)) return cut(prompt.length);
   const closed = await renderer.text(before, tools, false, signal);
   let length = 0;
   while (length < prompt.length && prompt[length] === whole[length]) length++;
-  if (length < closed.length)
-    throw new Error("the chat template does not render the assistant's turn after its prompt");
-  return prompt.slice(0, length);
+  if (length >= closed.length) return cut(length);
+  const others = before.filter(({ role }) => role !== "system" && role !== "developer");
+  if (others.length > 0 && others.length < before.length) {
+    return { prompt, turn: (await turnOf(others, message, tools, renderer, signal)).turn };
+  }
+  throw new Error("the chat template does not render the assistant's turn after its prompt");
 }
 
-/** The same for a turn that nothing precedes: what opens the assistant's turn elsewhere opens it here. */
+/** Where a turn begins that nothing precedes: what opens the assistant's turn elsewhere opens it here. */
 async function firstOpening(
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   whole: string,
   signal?: AbortSignal,
-): Promise<string> {
+): Promise<number> {
   const elsewhere = [{ role: "user" as const, content: "x" }];
   const closed = await renderer.text(elsewhere, tools, false, signal);
   const header = (await renderer.text(elsewhere, tools, true, signal)).slice(closed.length);
   const at = whole.indexOf(header);
   if (header === "" || at < 0) throw new Error("the chat template cannot begin a conversation with the assistant");
-  return whole.slice(0, at + header.length);
+  return at + header.length;
 }
 
 /** Tokens up to and including the last end-of-turn token; all of them when there is none. What follows it is the template's. */
