@@ -149,6 +149,15 @@ describe("supervised rows", () => {
     );
   });
 
+  it("train nothing after the token that ends a turn, where the template ends what it renders with another", async () => {
+    const ending = `{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant\n{% else %}<|im_end|>{% endif %}`;
+    const rows = await supervised([user("Hi"), assistant("Hello")], null, withSource(ending), "all");
+    expect(rows.map(shown)).toEqual([
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[Hello<|im_end|>]\n<|im_end|>",
+    ]);
+  });
+
   it("follow the prompt that was served where the template tells the system's message in the last user's turn only", async () => {
     const rows = await supervised(
       [{ role: "system", content: "Be brief." }, user("Hi"), assistant("Hello"), user("Bye"), assistant("See you")],

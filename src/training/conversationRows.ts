@@ -103,8 +103,8 @@ async function firstOpening(
   return at + header.length;
 }
 
-/** Tokens up to and including the last end-of-turn token; all of them when there is none. What follows it is the template's. */
+/** Tokens up to and including the end-of-turn token, after which none is sampled; all of them when there is none. */
 function turnLength(ids: readonly number[], endIds: ReadonlySet<number>): number {
-  const last = ids.findLastIndex((id) => endIds.has(id));
-  return last < 0 ? ids.length : last + 1;
+  const end = ids.findIndex((id) => endIds.has(id));
+  return end < 0 ? ids.length : end + 1;
 }
