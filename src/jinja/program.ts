@@ -65,7 +65,7 @@ export interface UnitCalls {
   loopTurns(index: number): unknown[];
   /** Begins the next turn; false when the loop was left. */
   loopNext(): boolean;
-  /** Ends a loop; true when it had no turns. */
+  /** Ends a loop; true when none of its turns ran to its end, which is when Jinja2 runs the `else`. */
   loopEnd(): boolean;
   /** Whether the rest of a loop's body is still to run. */
   running(): boolean;

@@ -19,6 +19,8 @@ interface RunningLoop {
   interrupted: boolean;
   /** All further turns are skipped. */
   left: boolean;
+  /** A turn ran to its end: none that `continue` or `break` cut short counts. */
+  finished: boolean;
 }
 
 /** Longest reason of an error: it may quote values and texts of the template. */
@@ -155,7 +157,7 @@ export class Rendering {
       const depth = call?.depth ?? 0;
       const again = entry.unit === null ? null : this.recursion(entry.unit, this.scope);
       const context = new LoopContext(items, depth, again);
-      this.loops.push({ entry, items, context, outer: this.scope, interrupted: false, left: false });
+      this.loops.push({ entry, items, context, outer: this.scope, interrupted: false, left: false, finished: false });
       return items as unknown[];
     });
   }
@@ -165,6 +167,7 @@ export class Rendering {
     if (loop.left) return false;
     return this.guarded(() => {
       this.budget.step(STEPS_PER_TURN);
+      endTurn(loop);
       loop.interrupted = false;
       loop.context.index++;
       this.scope = new Scope(loop.outer);
@@ -177,7 +180,8 @@ export class Rendering {
   private loopEnd(): boolean {
     const loop = this.loops.pop()!;
     this.scope = loop.outer;
-    return loop.items.length === 0;
+    endTurn(loop);
+    return !loop.finished;
   }
 
   private act(index: number): string {
@@ -282,6 +286,11 @@ export class Rendering {
       });
     });
   }
+}
+
+/** Of the turn that the loop is at, if it has begun. */
+function endTurn(loop: RunningLoop): void {
+  if (loop.context.index >= 0 && !loop.interrupted) loop.finished = true;
 }
 
 /** Loops, `with` and captured blocks have scopes of their own; what they set is gone after them. */

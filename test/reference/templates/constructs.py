@@ -53,7 +53,7 @@ joined' }}
 {{ '\x4' }}
 {{ list[0] }} {{ list[-1] }} {{ list[1:3] }} {{ list[:-1] }} {{ list[::2] }} {{ list[::-1] }} {{ list[-2:] }} {{ list[10:] }} {{ list[3:1] }} {{ list[2:0:-1] }}
 {{ text[0] }} {{ text[-3:] }} {{ text[::-1] }} {{ face[1] }} {{ face[1:] }} {{ face[::-1] }} {{ face[:2] }} {{ text[2:20:5] }} {{ text[100:] }}|
-{{ list[9] }}|{{ list['x'] }}|{{ map['nope'] }}|{{ none[0] }}|{{ n[0] }}|{{ n.x }}|{{ none.x }}|{{ none[1:] }}
+{{ list[9] }}|{{ list['x'] }}|{{ map['nope'] }}|{{ none[0] }}|{{ n[0] }}|{{ n.x }}|{{ none.x }}
 {{ list[9].x }}
 {{ map.nope.x }}
 {{ missing.x }}
@@ -185,6 +185,7 @@ joined' }}
 {% for x in list %}{{ loop([1]) }}{% endfor %}
 {% for x in list %}{% if x == 9 %}{% break %}{% endif %}{{ x }}{% endfor %}|{% for x in list %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}{% endfor %}|{% for x in list %}{% for y in list %}{% if y == 9 %}{% break %}{% endif %}{{ y }}{% endfor %}{{ x }};{% endfor %}|{% for x in list %}{% if x == 2 %}{% if yes %}{% continue %}{% endif %}never{% else %}{{ x }}{% endif %}!{% endfor %}
 {% for x in list %}{% with y = x %}{% if y == 9 %}{% break %}{% endif %}{{ y }}{% endwith %}{{ y is defined }}{% endfor %}{% for x in list %}{% for y in [] %}{% else %}{% if x == 2 %}{% continue %}{% endif %}{% endfor %}{{ x }}{% endfor %}
+{% for x in list %}{% continue %}{% else %}none ended{% endfor %}|{% for x in list %}{% break %}{% else %}none ended{% endfor %}|{% for x in list %}{% if loop.last %}{% break %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if loop.first %}{% continue %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if not loop.last %}{% continue %}{% endif %}{% else %}the last ended{% endfor %}|{% for x in [1] recursive %}{% continue %}{% else %}none ended{% endfor %}
 {% break %}
 {% set x = 1 %}{% for i in list %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}{% if yes %}{% set x = 5 %}{% endif %}{{ x }}{% with x = 9 %}{{ x }}{% set x = 10 %}{% endwith %}{{ x }}
 {% for i in [1, 2] %}{{ seen is defined }}{% set seen = i %}{{ seen }}{% endfor %}{{ seen is defined }}{{ i is defined }}{{ loop is defined }}
