@@ -207,7 +207,7 @@ export function escapedUnlessSafe(value: Value): string {
 
 type Bound = Value | null;
 
-/** A part of a text, list, tuple or range; Undefined for what cannot be sliced. */
+/** A part of a text, list, tuple or range. */
 export function slice(value: Value, start: Bound, stop: Bound, step: Bound): Value {
   for (const bound of [start, stop, step]) indexOr(bound, 0);
   if (isText(value)) {
@@ -220,7 +220,7 @@ export function slice(value: Value, start: Bound, stop: Bound, step: Bound): Val
   }
   if (value instanceof Range) return indices(value.length, start, stop, step).map((index) => value.at(index));
   if (value instanceof Undefined) return value.fail();
-  return new Undefined("the value cannot be sliced");
+  return raise("TypeError", `'${typeName(value)}' object is not subscriptable`);
 }
 
 export function slicedText(text: string, start: Bound, stop: Bound, step: Bound): string {

@@ -185,6 +185,9 @@ joined' }}
 {% for x in list %}{{ loop([1]) }}{% endfor %}
 {% for x in list %}{% if x == 9 %}{% break %}{% endif %}{{ x }}{% endfor %}|{% for x in list %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}{% endfor %}|{% for x in list %}{% for y in list %}{% if y == 9 %}{% break %}{% endif %}{{ y }}{% endfor %}{{ x }};{% endfor %}|{% for x in list %}{% if x == 2 %}{% if yes %}{% continue %}{% endif %}never{% else %}{{ x }}{% endif %}!{% endfor %}
 {% for x in list %}{% with y = x %}{% if y == 9 %}{% break %}{% endif %}{{ y }}{% endwith %}{{ y is defined }}{% endfor %}{% for x in list %}{% for y in [] %}{% else %}{% if x == 2 %}{% continue %}{% endif %}{% endfor %}{{ x }}{% endfor %}
+{% set v = none %}{{ v[1:] }}
+{{ map[:2] }}
+{{ (list | map('string'))[1:] }}
 {% for x in list %}{% continue %}{% else %}none ended{% endfor %}|{% for x in list %}{% break %}{% else %}none ended{% endfor %}|{% for x in list %}{% if loop.last %}{% break %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if loop.first %}{% continue %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if not loop.last %}{% continue %}{% endif %}{% else %}the last ended{% endfor %}|{% for x in [1] recursive %}{% continue %}{% else %}none ended{% endfor %}
 {% break %}
 {% set x = 1 %}{% for i in list %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}{% if yes %}{% set x = 5 %}{% endif %}{{ x }}{% with x = 9 %}{{ x }}{% set x = 10 %}{% endwith %}{{ x }}
