@@ -69,7 +69,9 @@ export function item(value: Value, key: Value): Value {
   const found = ownItem(value, key);
   if (found !== undefined) return found;
   if (!isText(key)) return new Undefined(`${objectName(value)} has no element ${representation(key)}`);
-  return ownAttribute(value, textOf(key)) ?? missingAttribute(value, textOf(key));
+  // None is a value like others.
+  const own = ownAttribute(value, textOf(key));
+  return own === undefined ? missingAttribute(value, textOf(key)) : own;
 }
 
 function ownItem(value: Value, key: Value): Value | undefined {
@@ -329,9 +331,10 @@ export const STRING_METHODS: Readonly<Record<string, Method>> = {
   zfill: (text, values) => {
     const width = integerArgument(bind("zfill", ["width"], values, 1)[0], 0);
     const sign = /^[+-]/.exec(text)?.[0] ?? "";
-    if (width <= text.length) return text;
-    budget().text(width);
-    return sign + text.slice(sign.length).padStart(width - sign.length, "0");
+    const missing = width - (wideCharacters(text)?.length ?? text.length);
+    if (missing <= 0) return text;
+    budget().text(text.length + missing);
+    return sign + "0".repeat(missing) + text.slice(sign.length);
   },
   expandtabs: (text, values) => {
     const size = integerArgument(bind("expandtabs", ["tabsize"], values)[0], 8);

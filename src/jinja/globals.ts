@@ -42,6 +42,7 @@ function range({ positional }: CallValues): Value {
 /** The pairs of a mapping or of a list of pairs. */
 function pairsOf(value: Value): Iterable<readonly [Value, Value]> {
   if (value instanceof Dict) return value.countedEntries();
+  if (value instanceof Undefined) return value.fail();
   return Array.from(iterate(value), (pair) => {
     const [key, item, ...rest] = itemsOf(pair);
     if (key === undefined || item === undefined || rest.length > 0) raise("ValueError", "expected pairs");

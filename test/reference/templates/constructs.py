@@ -188,6 +188,11 @@ joined' }}
 {% set v = none %}{{ v[1:] }}
 {{ map[:2] }}
 {{ (list | map('string'))[1:] }}
+{% set ns = namespace(a=none) %}{{ ns['a'] }}{{ ns['a'] is defined }}{{ ns['a'] is none }}{{ ns['b'] is defined }}
+{{ dict(missing) }}
+{{ dict(map.q, a=1) }}
+{{ namespace(missing) }}
+{{ face.zfill(9) }} {{ '-😀'.zfill(4) }} {{ '😀'.zfill(1) }}
 {% for x in list %}{% continue %}{% else %}none ended{% endfor %}|{% for x in list %}{% break %}{% else %}none ended{% endfor %}|{% for x in list %}{% if loop.last %}{% break %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if loop.first %}{% continue %}{% endif %}{% else %}one ended{% endfor %}|{% for x in list %}{% if not loop.last %}{% continue %}{% endif %}{% else %}the last ended{% endfor %}|{% for x in [1] recursive %}{% continue %}{% else %}none ended{% endfor %}
 {% break %}
 {% set x = 1 %}{% for i in list %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}{% if yes %}{% set x = 5 %}{% endif %}{{ x }}{% with x = 9 %}{{ x }}{% set x = 10 %}{% endwith %}{{ x }}
