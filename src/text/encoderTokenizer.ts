@@ -1,10 +1,11 @@
 // Texts, and pairs of texts, to the ids that encoders take: WordPiece too, which decoders do not have.
 
 import { join } from "node:path";
-import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import type { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import { TokenizerError } from "./errors.js";
+import { libraryTokenizer } from "./libraryTokenizer.js";
 import { readTokenizerFolder, type TokenizerFolder } from "./tokenizerFolder.js";
-import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
+import { checkAddedTokens, checkEncodingLayout } from "./tokenizerLayout.js";
 
 /** One text, or two that are told apart. */
 export type EncoderText = string | readonly [string, string];
@@ -29,9 +30,9 @@ export class EncoderTokenizer {
   /** @throws TokenizerError when the folder has none, or one that would give other ids than Hugging Face's own library. */
   static async load(path: string): Promise<EncoderTokenizer> {
     const folder = await readTokenizerFolder(path);
-    checkLayout(folder, join(path, "tokenizer.json"));
-    const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
-    const library = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
+    const file = join(path, "tokenizer.json");
+    checkLayout(folder, file);
+    const library = libraryTokenizer(folder, file);
     const special = folder.addedTokens.filter((token) => token.special).map((token) => token.id);
     return new EncoderTokenizer(library, new Set(special));
   }
@@ -58,6 +59,7 @@ function checkLayout(folder: TokenizerFolder, file: string): void {
     checkEncodingLayout(folder, file);
     return;
   }
+  checkAddedTokens(folder, file);
   for (const [name, known] of [
     ["normalizer", "BertNormalizer"],
     ["pre_tokenizer", "BertPreTokenizer"],

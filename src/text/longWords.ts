@@ -1,4 +1,4 @@
-// Words of any length in Hugging Face's library, which takes minutes for a word of megabytes, or more stack than there is.
+// Words of any length in Hugging Face's library, which takes minutes for a word of megabytes.
 
 import { type Merges, PairMerges } from "./pairMerges.js";
 
@@ -14,19 +14,9 @@ interface BytePairModel {
   end_of_word_suffix?: string | null;
 }
 
-/** Its model of words with scores. */
-interface UnigramModel {
-  /** The tokens of a word. */
-  tokenize(word: string): string[];
-  /** The tokens of words. */
-  encode(words: string[]): string[];
-}
-
-/** Lets a model of the library encode long words as quickly as short ones. The tokens are the same. */
+/** Lets the library's model of byte pairs encode long words as quickly as short ones. The tokens are the same. */
 export function speedUpLongWords(model: object | null): void {
-  if (model === null) return;
-  if ("bpe" in model) mergeHere(model as BytePairModel);
-  else if ("tokenize" in model) joinHere(model as UnigramModel);
+  if (model !== null && "bpe" in model) mergeHere(model as BytePairModel);
 }
 
 function mergeHere(model: BytePairModel): void {
@@ -34,9 +24,4 @@ function mergeHere(model: BytePairModel): void {
   const merges = new PairMerges(model.merges);
   const bpe = model.bpe.bind(model);
   model.bpe = (word) => (word.length <= MAX_SHORT_WORD ? bpe(word) : merges.merge(word));
-}
-
-/** The library passes the tokens of a word as arguments of a call, which is too many for the stack. */
-function joinHere(model: UnigramModel): void {
-  model.encode = (words) => words.flatMap((word) => model.tokenize(word));
 }

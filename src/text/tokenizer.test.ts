@@ -195,15 +195,25 @@ describe("a folder", () => {
       });
     await refused(await split({ behavior: "MergedWithPrevious" }), /regex split with behavior MergedWithPrevious/);
     await refused(await split({ invert: true }), /behavior Isolated, inverted/);
-    const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: "always", split: true };
-    const bpe = await variant((tokenizer) => Object.assign(tokenizer, { pre_tokenizer: metaspace }));
-    await refused(bpe, /BPE split by Metaspace/);
+    const steps = (...pretokenizers: object[]) =>
+      variant((tokenizer) => Object.assign(tokenizer, { pre_tokenizer: { type: "Sequence", pretokenizers } }));
+    const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: true };
+    await refused(
+      await steps({ type: "WhitespaceSplit" }, metaspace),
+      /Metaspace with the prepend_scheme "first" behind/,
+    );
+    const merged = { type: "Punctuation", behavior: "MergedWithNext" };
+    await refused(await steps(merged), /punctuation with behavior MergedWithNext/);
     const whitespace = await variant((tokenizer) =>
       Object.assign(tokenizer, { pre_tokenizer: { type: "Whitespace" } }),
     );
     await refused(whitespace, /a Whitespace split/);
     const word = { id: 901, content: "w", single_word: true };
     await refused(await variant((tokenizer) => Object.assign(tokenizer, { added_tokens: [word] })), /"single_word"/);
+    const prefixed = await variant((tokenizer) => {
+      tokenizer.model = { ...(tokenizer.model as object), continuing_subword_prefix: "##" };
+    });
+    await refused(prefixed, /"model\.continuing_subword_prefix" with BPE/);
     const pieces = await variant((tokenizer) => Object.assign(tokenizer, { decoder: { type: "WordPiece" } }));
     await refused(pieces, /decoder "WordPiece"/);
     const model = { type: "WordLevel", vocab: { a: 0 } };

@@ -1,17 +1,15 @@
 // Text to ids and back, exactly as the model's own tokenizer does it.
 
 import { join } from "node:path";
-import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { ChatTemplate } from "../jinja/chatTemplate.js";
 import { type Conversation, isShortConversation, renderConversation } from "./conversation.js";
-import { TokenizerError } from "./errors.js";
 import { createDecoder, type DecodeOptions, type IncrementalDecoder } from "./incrementalDecoder.js";
-import { speedUpLongWords } from "./longWords.js";
+import { libraryTokenizer } from "./libraryTokenizer.js";
 import { type KeptTokens, keptTokens, TextThread } from "./textThread.js";
 import { bytesOfToken, type DecoderLayout, readDecoderLayout } from "./tokenBytes.js";
 import { readTokenizerFolder, type TemplateSource, type TokenizerFolder } from "./tokenizerFolder.js";
-import { checkEncodingLayout, withExplicitSplit } from "./tokenizerLayout.js";
+import { checkEncodingLayout } from "./tokenizerLayout.js";
 import { tryTokenizer } from "./tokenizerTrial.js";
 
 /** The one call made of Hugging Face's library; an id is undefined for what its vocabulary does not cover. */
@@ -86,14 +84,7 @@ export class Tokenizer {
     this.longTextThread = new TextThread({ folder: path, hash: folder.hash });
     this.renderingThread = new TextThread({ folder: path, hash: folder.hash });
     this.layout = readDecoderLayout(folder, file);
-    try {
-      const pre_tokenizer = withExplicitSplit(folder.tokenizer.pre_tokenizer);
-      const encoder = new HuggingFaceTokenizer({ ...folder.tokenizer, pre_tokenizer }, folder.config);
-      speedUpLongWords(encoder.model);
-      this.encoder = encoder;
-    } catch (error) {
-      throw new TokenizerError(`cannot be loaded (${(error as Error).message})`, file, { cause: error });
-    }
+    this.encoder = libraryTokenizer(folder, file);
     const tokens = new Map(folder.vocabulary);
     for (const token of folder.addedTokens) tokens.set(token.id, token.content);
     this.vocabSize = maxKey(tokens) + 1;

@@ -11,18 +11,31 @@ export function checkEncodingLayout(folder: TokenizerFolder, file: string): void
   };
   const type = folder.model.type ?? (folder.model.merges === undefined ? "unknown" : "BPE");
   if (type !== "BPE" && type !== "Unigram") refuse(`model type ${JSON.stringify(type)}`);
-  if (type === "BPE") checkMerges(folder.model, file);
-  const singleWord = folder.addedTokens.find((token) => token.singleWord);
-  if (singleWord !== undefined) {
-    refuse(`"single_word" (added token ${JSON.stringify(singleWord.content)})`);
+  if (type === "BPE") {
+    if (folder.model.continuing_subword_prefix) refuse('"model.continuing_subword_prefix" with BPE');
+    checkMerges(folder.model, file);
   }
+  checkAddedTokens(folder, file);
   const removed = removedByNormalizer(folder.tokenizer.normalizer);
-  for (const step of steps(folder.tokenizer.pre_tokenizer, "pretokenizers")) {
-    if (step.type === "Metaspace" && type === "BPE" && step.split !== false) refuse("BPE split by Metaspace");
+  for (const [index, step] of steps(folder.tokenizer.pre_tokenizer, "pretokenizers").entries()) {
+    // The library takes the first piece of each word for the first of the text.
+    if (step.type === "Metaspace" && step.prepend_scheme === "first" && index > 0) {
+      refuse('Metaspace with the prepend_scheme "first" behind another pre-tokenizer');
+    }
+    if (step.type === "Punctuation" && /^Merged/.test(String(step.behavior))) {
+      refuse(`punctuation with behavior ${step.behavior}`);
+    }
     // The library's \w knows ASCII only.
     if (step.type === "Whitespace") refuse("a Whitespace split");
     if (step.type === "Split") checkSplit(step, removed, refuse);
   }
+}
+
+/** The library finds a token also where it is a part of a word. */
+export function checkAddedTokens(folder: TokenizerFolder, file: string): void {
+  const token = folder.addedTokens.find(({ singleWord }) => singleWord);
+  if (token === undefined) return;
+  throw new TokenizerError(`"single_word" (added token ${JSON.stringify(token.content)}) is not supported`, file);
 }
 
 /** Every merge is of two tokens into a third: texts "a b" or pairs ["a", "b"], all of one kind. */
@@ -30,7 +43,6 @@ function checkMerges(model: JsonObject, file: string): void {
   const { merges } = model;
   if (!Array.isArray(merges)) throw new TokenizerError('"model.merges" must be a list', file);
   const vocabulary = isObject(model.vocab) ? model.vocab : {};
-  const prefix = typeof model.continuing_subword_prefix === "string" ? model.continuing_subword_prefix : "";
   const asTexts = typeof merges[0] === "string";
   for (const [index, merge] of merges.entries()) {
     const where = `"model.merges" entry ${index}`;
@@ -40,35 +52,11 @@ function checkMerges(model: JsonObject, file: string): void {
       throw new TokenizerError(`${where} must be ${asTexts ? 'a text "a b"' : 'a pair ["a", "b"]'}`, file);
     }
     const [left, right] = pair as [string, string];
-    for (const token of [left, right, left + right.slice(prefix.length)]) {
+    for (const token of [left, right, left + right]) {
       if (Object.hasOwn(vocabulary, token)) continue;
       throw new TokenizerError(`${where} needs the token ${JSON.stringify(token)}, which "model.vocab" lacks`, file);
     }
   }
-}
-
-/** GPT-2's split, which byte-level pre-tokenizers make unless told otherwise. */
-export const BYTE_LEVEL_SPLIT = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
-/**
- * A pre-tokenizer in which the splits of byte-level and of digits are written out. JavaScript's `\s`, which the library's own
- * has, takes U+FEFF for white space and U+0085 not; in a written regex it is translated. Its digits are ASCII's, where Hugging
- * Face's are all numeric characters.
- */
-export function withExplicitSplit(component: Json | undefined): Json {
-  if (!isObject(component)) return null;
-  if (component.type === "Sequence" && Array.isArray(component.pretokenizers)) {
-    return { ...component, pretokenizers: component.pretokenizers.map(withExplicitSplit) };
-  }
-  if (component.type === "Digits") return splitAt(component.individual_digits === true ? "\\p{N}" : "\\p{N}+");
-  // With a prefix space the split must see the space.
-  const splits = component.type === "ByteLevel" && component.use_regex !== false && component.add_prefix_space !== true;
-  if (!splits) return component;
-  return { type: "Sequence", pretokenizers: [splitAt(BYTE_LEVEL_SPLIT), { ...component, use_regex: false }] };
-}
-
-function splitAt(expression: string): JsonObject {
-  return { type: "Split", pattern: { Regex: expression }, behavior: "Isolated", invert: false };
 }
 
 function checkSplit(step: JsonObject, removed: Set<string>, refuse: (what: string) => never): void {

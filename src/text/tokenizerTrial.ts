@@ -2,9 +2,10 @@
 // harmless, a thread that can be ended loads it and encodes what such expressions are slow on.
 
 import { TokenizerError } from "./errors.js";
+import { BYTE_LEVEL_SPLIT } from "./explicitSteps.js";
 import { TextThread } from "./textThread.js";
 import { isObject, type Json, type JsonObject, type TokenizerFolder } from "./tokenizerFolder.js";
-import { BYTE_LEVEL_SPLIT, checkEncodingLayout } from "./tokenizerLayout.js";
+import { checkEncodingLayout } from "./tokenizerLayout.js";
 
 /** How much longer a normalizer or decoder may make a text; SentencePiece's put one character for another. */
 const MAX_GROWTH = 16;

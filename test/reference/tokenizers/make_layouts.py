@@ -1,0 +1,94 @@
+"""What Hugging Face's Rust library makes of texts in layouts whose steps its JavaScript library takes otherwise.
+
+    python make_layouts.py      # tokenizers 0.23; writes layouts.json beside this file
+"""
+import json, os
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ALPHABET = sorted(ByteLevel.alphabet())
+LETTERS = list("abcdefghijklmnopqrstuvwxyz0123456789 .,!?$'-ΑΣασςéß𠀀漢字😀🙂\n\t\ufeff\x85▁")
+
+
+def split(pattern, behavior):
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": False}
+
+
+def byte_level(**changes):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True, **changes}
+
+
+def sequence(key, *steps):
+    return {"type": "Sequence", key: list(steps)}
+
+
+def metaspace(**changes):
+    return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True, **changes}
+
+
+def bpe(alphabet, merges=(), **changes):
+    tokens = list(dict.fromkeys(["<unk>", *alphabet, *("".join(merge) for merge in merges)]))
+    return {"type": "BPE", "unk_token": "<unk>", "vocab": {token: i for i, token in enumerate(tokens)}, "merges": [list(m) for m in merges], **changes}
+
+
+def unigram(scores, **changes):
+    return {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], *scores], "byte_fallback": False, **changes}
+
+
+def layout(model, normalizer=None, pre_tokenizer=None, decoder=None):
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer, "post_processor": None, "decoder": decoder, "model": model}
+
+
+# A split shows where it keeps these pairs from becoming one token.
+PAIRS = [("!", "!"), ("!!", "!"), ("a", "!"), ("!", "a"), ("a", " "), (" ", "a"), ("a", "\n"), ("a", "\x85"), ("a", "\ufeff"), ("▁", "a"), ("a", "▁"), ("▁", "▁"), ("a", "😀")]
+SPLIT = bpe(LETTERS, PAIRS)
+BYTES = bpe(ALPHABET, [("a", "Ġ"), ("Ġ", "a")])
+BYTE_TOKENS = [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+SCORES = [["▁", -2.0], ["a", -3.1], ["b", -3.3], ["!", -2.7], ["!!", -4.3], [".", -1.1], ["..", -1.9], ["▁a", -3.7], ["a▁", -1.5]]
+BERT = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": {token: i for i, token in enumerate(["[UNK]", "ασ", "a", "##a", "b", "##b", "é", "e", "!", "漢", "𠀀"])}}
+
+
+def bert(**changes):
+    return {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True, **changes}
+
+
+LAYOUTS = {
+    "lowercase": layout(SPLIT, {"type": "Lowercase"}),
+    "strip left": layout(SPLIT, {"type": "Strip", "strip_left": True, "strip_right": False}),
+    "strip right": layout(SPLIT, {"type": "Strip", "strip_left": False, "strip_right": True}),
+    "strip": layout(SPLIT, {"type": "Strip", "strip_left": True, "strip_right": True}),
+    "replaced by a dollar": layout(SPLIT, {"type": "Replace", "pattern": {"String": "!"}, "content": "$&$$"}),
+    "punctuation": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Isolated"}),
+    "punctuation together": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Contiguous"}),
+    "punctuation removed": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Removed"}),
+    "text removed": layout(SPLIT, None, split({"String": "!"}, "Removed")),
+    "white space": layout(SPLIT, None, {"type": "WhitespaceSplit"}),
+    "bert": layout(SPLIT, None, {"type": "BertPreTokenizer"}),
+    "fixed length": layout(SPLIT, None, {"type": "FixedLength", "length": 3}),
+    "metaspace": layout(SPLIT, None, metaspace()),
+    "metaspace unsplit": layout(SPLIT, None, metaspace(split=False)),
+    "byte level": layout(BYTES, None, byte_level(), byte_level()),
+    "byte level with a prefix": layout(BYTES, None, sequence("pretokenizers", split({"Regex": "!"}, "Isolated"), byte_level(add_prefix_space=True)), byte_level()),
+    "unknown": layout(bpe("ab ", fuse_unk=True), None, split({"String": " "}, "Isolated")),
+    "scores": layout(unigram(SCORES), None, metaspace(), metaspace()),
+    "scores and bytes": layout(unigram([*SCORES, *BYTE_TOKENS], byte_fallback=True), None, metaspace(), sequence("decoders", {"type": "ByteFallback"}, metaspace())),
+    "words": layout(BERT, bert(), {"type": "BertPreTokenizer"}),
+    "words with their accents": layout(BERT, bert(strip_accents=False), {"type": "BertPreTokenizer"}),
+    "words as written": layout(BERT, bert(lowercase=False, clean_text=False), {"type": "BertPreTokenizer"}),
+}
+TEXTS = ["a b", "a!!!a !! a", "aΣ ΑΣ ΑΣΑ ς", "\ufeffa\ufeff", "\x85a\x85", " a ", "\n a\t", "$a$ $&", "a...b", "!!!", "!!!!!", "a! !a a!a", "  a  a", "漢a字", "a𠀀b 𠀀𠀀", "😀a😀 🙂🙂",
+         "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b"]
+
+
+def cases(tokenizer):
+    encoded = [{"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids} for text in TEXTS]
+    return [{**case, "decoded": tokenizer.decode(case["ids"])} for case in encoded]
+
+
+if __name__ == "__main__":
+    made = {name: {"tokenizer": json_, "cases": cases(Tokenizer.from_str(json.dumps(json_)))} for name, json_ in LAYOUTS.items()}
+    with open(os.path.join(HERE, "layouts.json"), "w") as out:
+        json.dump(made, out, separators=(",", ":"))
