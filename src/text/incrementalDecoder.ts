@@ -76,7 +76,8 @@ function createJoiner(vocabulary: DecodingVocabulary, spacesBetweenAdded: boolea
     case "byteLevel":
       return new ByteLevelJoiner(vocabulary);
     case "byteFallback":
-      return new ByteFallbackJoiner(vocabulary.layout);
+    case "joined":
+      return new TextJoiner(vocabulary.layout);
     case "spaced":
       return new SpacedJoiner(vocabulary, spacesBetweenAdded);
   }
@@ -120,10 +121,10 @@ function textOf(bytes: Uint8Array): string {
 }
 
 /**
- * A run of byte tokens is text only when all of it is UTF-8; otherwise each of its bytes becomes U+FFFD. So a run is
- * held until it ends.
+ * A run of byte tokens, where there are such, is text only when all of it is UTF-8; otherwise each of its bytes becomes
+ * U+FFFD. So a run is held until it ends.
  */
-class ByteFallbackJoiner implements Joiner {
+class TextJoiner implements Joiner {
   private run: number[] = [];
   private started = false;
   private spacesToDrop: number;
@@ -133,7 +134,7 @@ class ByteFallbackJoiner implements Joiner {
   }
 
   push(_id: number, token: string): string {
-    const byte = fallbackByte(token);
+    const byte = this.layout.joining === "byteFallback" ? fallbackByte(token) : null;
     if (byte !== null) {
       this.started = true;
       this.run.push(byte);
@@ -149,8 +150,8 @@ class ByteFallbackJoiner implements Joiner {
     return this.withoutLeadingSpaces(this.endRun());
   }
 
-  fork(): ByteFallbackJoiner {
-    const fork = new ByteFallbackJoiner(this.layout);
+  fork(): TextJoiner {
+    const fork = new TextJoiner(this.layout);
     fork.run = [...this.run];
     fork.started = this.started;
     fork.spacesToDrop = this.spacesToDrop;

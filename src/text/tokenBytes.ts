@@ -8,9 +8,10 @@ import { steps } from "./tokenizerLayout.js";
  * How tokens join:
  * - `byteLevel`: every token is bytes, and the bytes of all tokens are read as UTF-8;
  * - `byteFallback`: every token is text, except `<0xE2>`, whose runs are read as UTF-8 or replaced byte by byte;
+ * - `joined`: every token is text;
  * - `spaced`: tokens are texts with a space between two of them (a tokenizer without a decoder).
  */
-export type Joining = "byteLevel" | "byteFallback" | "spaced";
+export type Joining = "byteLevel" | "byteFallback" | "joined" | "spaced";
 
 export interface DecoderLayout {
   joining: Joining;
@@ -28,7 +29,7 @@ export function readDecoderLayout(folder: TokenizerFolder, file: string): Decode
     throw new TokenizerError(`decoder ${what} is not supported; convert the tokenizer to byte-level BPE`, file);
   };
   const layout: DecoderLayout = {
-    joining: "byteFallback",
+    joining: "joined",
     replacements: [],
     leadingSpaces: 0,
     firstTokenUnmarked: null,
@@ -46,7 +47,8 @@ export function readDecoderLayout(folder: TokenizerFolder, file: string): Decode
       const mark = typeof step.replacement === "string" ? step.replacement : "▁";
       layout.replacements.push({ from: mark, to: " " });
       if (step.prepend_scheme !== "never") layout.firstTokenUnmarked = mark;
-    } else if (step.type !== "ByteFallback" || fused) refuse(JSON.stringify(step.type));
+    } else if (step.type === "ByteFallback" && !fused) layout.joining = "byteFallback";
+    else refuse(JSON.stringify(step.type));
   }
   return layout;
 }
@@ -89,7 +91,7 @@ export function fallbackByte(token: string): number | null {
   return match === null ? null : Number.parseInt(match[1]!, 16);
 }
 
-/** A token's text in a `byteFallback` or `spaced` layout, with the replacements made. */
+/** A token's text in a layout whose tokens are texts, with the replacements made. */
 export function plainText(token: string, layout: DecoderLayout): string {
   return layout.replacements.reduce((text, { from, to }) => text.replaceAll(from, to), token);
 }

@@ -75,6 +75,7 @@ LAYOUTS = {
     "unknown": layout(bpe("ab ", fuse_unk=True), None, split({"String": " "}, "Isolated")),
     "scores": layout(unigram(SCORES), None, metaspace(), metaspace()),
     "scores and bytes": layout(unigram([*SCORES, *BYTE_TOKENS], byte_fallback=True), None, metaspace(), sequence("decoders", {"type": "ByteFallback"}, metaspace())),
+    "bytes that are not decoded": layout(unigram([*SCORES, *BYTE_TOKENS], byte_fallback=True), None, metaspace(split=False), metaspace()),
     "words": layout(BERT, bert(), {"type": "BertPreTokenizer"}),
     "words with their accents": layout(BERT, bert(strip_accents=False), {"type": "BertPreTokenizer"}),
     "words as written": layout(BERT, bert(lowercase=False, clean_text=False), {"type": "BertPreTokenizer"}),
