@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { commitFolder, makeFolder } from "./durableFiles.js";
 
@@ -14,6 +14,8 @@ export interface HomeFiles {
   commitFolder(temporary: string, final: string): Promise<void>;
   makeFolder(folder: string): void;
   remove(folder: string): void;
+  /** Of a checkpoint that has no row; with it goes the folder of a model that has no other, as one that was deleted meanwhile. */
+  removeCheckpoint(modelId: string, step: number): void;
   /** Calls `action` when no folder of `temporary` is in use any more: each has been committed or removed. */
   whenUnused(action: () => void): void;
 }
@@ -29,8 +31,9 @@ export function homeFiles(home: string): HomeFiles {
     unused();
     unused = null;
   };
+  const checkpointFolder = (modelId: string, step: number) => join(modelFolder(modelId), String(step));
   return {
-    checkpointFolder: (modelId, step) => join(modelFolder(modelId), String(step)),
+    checkpointFolder,
     modelFolder,
     jobFolder: (jobId) => join(home, "jobs", jobId),
     savedModelFolder: (id) => join(home, "saved-models", id),
@@ -48,6 +51,11 @@ export function homeFiles(home: string): HomeFiles {
     remove(folder) {
       rmSync(folder, { recursive: true, force: true });
       leave(folder);
+    },
+    removeCheckpoint(modelId, step) {
+      const model = modelFolder(modelId);
+      rmSync(checkpointFolder(modelId, step), { recursive: true, force: true });
+      if (existsSync(model) && readdirSync(model).length === 0) rmdirSync(model);
     },
     whenUnused(action) {
       if (inUse.size === 0) action();

@@ -202,6 +202,23 @@ describe("models and checkpoints", () => {
     expect(store.models.delete(model.id)).toBe(false);
   });
 
+  it("writes nothing of a model that has been deleted, and leaves no folder of it", async () => {
+    const model = store.models.create({ entity: "e", project: "p", name: "m", baseModel: "b" });
+    store.models.delete(model.id);
+    const temporary = store.files.temporary();
+    await store.files.commitFolder(temporary, store.files.checkpointFolder(model.id, 1));
+    for (const write of [
+      () => store.checkpoints.create({ modelId: model.id, step: 1 }),
+      () => store.metrics.append(model.id, 1, { loss: 1 }),
+      () => store.trajectories.add(model.id, 1, "train", [{ trajectories: [] }]),
+      () => store.trajectories.batch(model.id, 1, "train").add([{ text: "{}", continues: false }]),
+    ]) {
+      expect(write).toThrow(NotFoundError);
+    }
+    store.files.removeCheckpoint(model.id, 1);
+    expect(existsSync(store.files.modelFolder(model.id))).toBe(false);
+  });
+
   it("refuses a second model or checkpoint of the same name", () => {
     const model = makeModel();
     expect(() => makeModel()).toThrow(/UNIQUE/);

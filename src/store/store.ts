@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
-import { ClosedError, ConflictError } from "../errors.js";
+import { ClosedError, ConflictError, NotFoundError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
@@ -162,6 +162,23 @@ function whileOpen<T extends object>(database: Database, functions: T): T {
   return Object.fromEntries(checked) as T;
 }
 
+/** The same functions, which throw NotFoundError where what they write is of a model that has been deleted meanwhile. */
+function ofModels<T extends object>(functions: T): T {
+  const checked = Object.entries(functions).map(([name, value]) => {
+    if (typeof value !== "function") return [name, value];
+    const call = (...given: unknown[]) => {
+      try {
+        return value(...given) as unknown;
+      } catch (error) {
+        if ((error as { code?: string }).code !== "SQLITE_CONSTRAINT_FOREIGNKEY") throw error;
+        throw new NotFoundError("the model has been deleted", { code: "model_not_found", cause: error });
+      }
+    };
+    return [name, call];
+  });
+  return Object.fromEntries(checked) as T;
+}
+
 function buildStore(database: Database, home: string, isTemporary: boolean, lock: ReturnType<typeof lockHome>): Store {
   let afterCommit: (() => void)[] | null = null;
   const runAfterCommit = (action: () => void) => {
@@ -217,7 +234,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels, removed }));
   const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
 
-  const table = <T extends object>(functions: T): T => allThrowingDiskFull(whileOpen(database, functions));
+  const table = <T extends object>(functions: T): T => allThrowingDiskFull(ofModels(whileOpen(database, functions)));
   const trajectories = trajectoryTable(database);
   return allThrowingDiskFull<Store>({
     home,

@@ -19,17 +19,16 @@ export async function commitCheckpoint<T>(
 ): Promise<T> {
   const { files, transaction } = host.store;
   const temporary = files.temporary();
-  const final = files.checkpointFolder(modelId, step);
   let version: number | null = null;
   let result: T;
   try {
     await writeCheckpoint(temporary, state, base, origin);
     version = await trainer.publish();
-    await files.commitFolder(temporary, final);
+    await files.commitFolder(temporary, files.checkpointFolder(modelId, step));
     try {
       result = transaction(record);
     } catch (error) {
-      files.remove(final);
+      files.removeCheckpoint(modelId, step);
       throw error;
     }
   } catch (error) {

@@ -1,7 +1,8 @@
 // Adapters by name, as vLLM's clients load, replace and unload them.
 
-import { cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import type { ChatCompletion } from "../../src/types/chat.js";
@@ -83,6 +84,21 @@ describe("an adapter", () => {
     );
     expect((await ask("kept")).body.model).toMatch(/kept:step0$/);
     await unload({ lora_name: "kept" });
+  });
+
+  it("that is unloaded while it is replaced is gone, and its files are", async () => {
+    for (let turn = 0; turn < 5; turn++) {
+      await load({ lora_name: "leaving", lora_path: adapter });
+      const others = new Set(readdirSync(join(server.home, "checkpoints")));
+      const replaced = load({ lora_name: "leaving", lora_path: adapter, load_inplace: true });
+      // The turns differ in how far the adapter has been read.
+      for (let passed = 0; passed < 4 * turn; passed++) await setImmediate();
+      expect((await unload({ lora_name: "leaving" })).status).toBe(200);
+      const { status } = await replaced;
+      expect([200, 404]).toContain(status);
+      await unload({ lora_name: "leaving" });
+      expect(readdirSync(join(server.home, "checkpoints")).length).toBe(others.size - 1);
+    }
   });
 
   it("of one entity is not another's, whose paths reach nothing that was not named", async () => {

@@ -82,13 +82,12 @@ export class LoraAdapters implements LoraAdaptersResource {
       const latest = store.checkpoints.latest(model.id);
       if (latest === null) throw adapterNotFound(model.name);
       const step = latest.step + 1;
-      const folder = store.files.checkpointFolder(model.id, step);
       await importAdapter(this.#core.baseOf(model), path, temporary);
-      await store.files.commitFolder(temporary, folder);
+      await store.files.commitFolder(temporary, store.files.checkpointFolder(model.id, step));
       try {
         store.checkpoints.create({ modelId: model.id, step });
       } catch (error) {
-        store.files.remove(folder);
+        store.files.removeCheckpoint(model.id, step);
         throw error;
       }
       diagnostics.checkpoint.publish({ modelId: model.id, step });

@@ -29,15 +29,14 @@ export async function rollBack(
     const state = await readCheckpoint(store.files.checkpointFolder(model.id, step), base);
     await writeCheckpoint(temporary, state, base, { parent_step: step, job_id: null });
     const next = latest.step + 1;
-    const folder = store.files.checkpointFolder(model.id, next);
-    await store.files.commitFolder(temporary, folder);
+    await store.files.commitFolder(temporary, store.files.checkpointFolder(model.id, next));
     const metrics = Object.fromEntries(Object.entries(source.metrics).filter(([name]) => OF_WEIGHTS.test(name)));
     try {
       const made = store.checkpoints.create({ modelId: model.id, step: next, metrics });
       diagnostics.checkpoint.publish({ modelId: model.id, step: next });
       return made;
     } catch (error) {
-      store.files.remove(folder);
+      store.files.removeCheckpoint(model.id, next);
       throw error;
     }
   } finally {
