@@ -66,14 +66,19 @@ async function serveUntilInterrupted(values: Values<typeof flags>): Promise<numb
   };
   const [{ createServer }, { listen }] = await Promise.all([import("../index.js"), import("../server/listen.js")]);
   const stopped = interrupted(drain * 1000 + MAX_CLOSING);
+  const logger = terminalLogger(values.verbose ?? false);
   const engine = await openEngine({
     toolParser: "none",
     ...readEngineOptions(values),
     home: values.home ?? defaultHome(),
-    logger: terminalLogger(values.verbose ?? false),
+    logger,
   });
   try {
-    const listening = await listen(createServer(engine, face), { host, port });
+    const onFull = (connections: number) =>
+      logger.warn("connections are refused: as many are open as the limit of open files leaves room for", {
+        connections,
+      });
+    const listening = await listen(createServer(engine, face), { host, port, onFull });
     engine.setAddress(listening.address);
     const models = await engine.baseModels.list();
     console.log(`Serving ${models.join(", ")} at ${listening.address}/v1`);

@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
+import { maxConnections } from "./openFiles.js";
 
 export interface Listening {
   /** For example "http://127.0.0.1:8000". */
@@ -12,11 +13,20 @@ export interface Listening {
   close(graceMs?: number): Promise<void>;
 }
 
+export interface ListenOptions {
+  host: string;
+  port: number;
+  /** Called with how many connections there are when one more is closed for want of files, once a minute at most. */
+  onFull?: (connections: number) => void;
+}
+
 /** Large bodies take their time; requests that never end are ended. */
 const bodyTimeoutMs = 3_600_000;
 
 /** Longer than the idle time of the pools in front of servers, so that they do not reuse a closed connection. */
 const idleTimeoutMs = 75_000;
+
+const tellOfFullMs = 60_000;
 
 /** Connections that come at once and wait to be accepted; the system may allow fewer. One that finds no room is a second late at least. */
 const backlog = 4096;
@@ -45,11 +55,19 @@ function listenError({ host, port }: { host: string; port: number }, error: Node
  */
 export async function listen(
   handler: (request: Request) => Promise<Response>,
-  options: { host: string; port: number },
+  options: ListenOptions,
 ): Promise<Listening> {
   const server = createAdaptorServer({
     fetch: handler,
     serverOptions: { requestTimeout: bodyTimeoutMs, keepAliveTimeout: idleTimeoutMs },
+  });
+  const most = maxConnections();
+  if (most !== null) server.maxConnections = most;
+  let toldAt = Number.NEGATIVE_INFINITY;
+  server.on("drop", () => {
+    if (performance.now() - toldAt < tellOfFullMs) return;
+    toldAt = performance.now();
+    options.onFull?.(most!);
   });
   let underWay = 0;
   let hasEnded = () => {};

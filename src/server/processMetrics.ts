@@ -1,11 +1,12 @@
 // What the process takes, under the names that Prometheus' own clients give it.
 
-import { readdirSync } from "node:fs";
 import type { MetricFamily } from "../engine/core/metricFamilies.js";
+import { countOpenFiles, maxOpenFiles } from "./openFiles.js";
 
 export function processFamilies(): MetricFamily[] {
   const { user, system } = process.cpuUsage();
   const openFiles = countOpenFiles();
+  const maxFiles = maxOpenFiles();
   const one = (name: string, help: string, kind: "gauge" | "counter", value: number): MetricFamily => ({
     name: `process_${name}`,
     help,
@@ -17,14 +18,6 @@ export function processFamilies(): MetricFamily[] {
     one("resident_memory_bytes", "Resident memory.", "gauge", process.memoryUsage.rss()),
     one("start_time_seconds", "When the process started, Unix seconds.", "gauge", Date.now() / 1000 - process.uptime()),
     ...(openFiles === null ? [] : [one("open_fds", "Open file descriptors.", "gauge", openFiles)]),
+    ...(maxFiles === null ? [] : [one("max_fds", "Open file descriptors at most.", "gauge", maxFiles)]),
   ];
-}
-
-/** null: the system does not tell. */
-function countOpenFiles(): number | null {
-  try {
-    return readdirSync("/proc/self/fd").length;
-  } catch {
-    return null;
-  }
 }
