@@ -34,12 +34,16 @@ const PREFLIGHT_SECONDS = 7200;
 
 /** What an HTTP face permits. */
 export interface ServerOptions {
-  /** Bytes of a chat body at most; default 8 MiB. */
+  /**
+   * Bytes of a body of chat, or of anything but training data and files, at most; default 8 MiB. It is in memory while it is
+   * worked on, and takes about nine times its size.
+   */
   chatBodyLimit?: number;
   /**
-   * Bytes of any other body at most; default 1 GiB. Trajectory groups (logged or to train on) beyond 4 MiB go to the home's disk
-   * as they come and are read from there, one body at a time, which takes its size in memory and a heap of 1.5 GiB at most,
-   * whatever it holds. Other bodies take about nine times their size; of those above 16 MiB one at a time is worked on.
+   * Bytes of training data, or of a file that is put, at most; default 1 GiB. Files and trajectory groups (logged or to train on)
+   * go to the home's disk as they come, groups beyond 4 MiB. These are read from there, one body at a time, which takes its size
+   * in memory and a heap of 1.5 GiB at most, whatever it holds. Conversations take about nine times their size; of bodies of
+   * more than 16 MiB of them one at a time is worked on.
    */
   bodyLimit?: number;
   /**
@@ -69,7 +73,7 @@ function readQuery(url: string): Record<string, string | number> {
 }
 
 export function application(engine: ServedEngine, options: ServerOptions): (request: Request) => Promise<Response> {
-  const limits = { chat: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
+  const limits = { small: options.chatBodyLimit ?? 8 * 2 ** 20, large: options.bodyLimit ?? 2 ** 30 };
   const http = new HttpMetrics();
   const routes: readonly Route[] = [
     ...inferenceRoutes,
@@ -90,7 +94,6 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
   const answer = (route: Route) => async (context: Context<Environment>) => {
     const { raw: request } = context.req;
     const { requestId, ended, as } = context.var;
-    const limit = limits[route.bodyLimit ?? "large"];
     const releases: Release[] = [];
     try {
       const result = await route.handle({
@@ -101,9 +104,10 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
         params: context.req.param(),
         query: readQuery(request.url),
         signal: request.signal,
-        json: (exact = {}) => readJson(request, limit, exact, (release) => releases.push(release)),
-        jsonOrBytes: (exact) => readJsonOrBytes(request, limit, exact),
-        bytes: () => readBody(request, limit),
+        json: (exact = {}, limit = "small") =>
+          readJson(request, limits[limit], exact, (release) => releases.push(release)),
+        jsonOrBytes: (exact) => readJsonOrBytes(request, limits.large, exact),
+        bytes: () => readBody(request, limits.large),
         ended,
         report: (error) => report(engine.logger, error, request, requestId),
       });

@@ -61,7 +61,6 @@ async function createTextCompletion(call: Call): Promise<unknown> {
 const completion = {
   method: "POST",
   summary: "Create a chat completion",
-  bodyLimit: "chat",
   body: chatCompletionCreate,
   response: chatCompletion,
   events: chatCompletionChunk,
@@ -89,7 +88,6 @@ export const inferenceRoutes: readonly Route[] = [
     method: "POST",
     path: "/v1/completions",
     summary: "Go on with plain prompts",
-    bodyLimit: "chat",
     body: textCompletions.textCompletionCreate,
     response: textCompletions.textCompletion,
     events: textCompletions.textCompletion,
@@ -99,7 +97,6 @@ export const inferenceRoutes: readonly Route[] = [
     method: "POST",
     path: "/v1/embeddings",
     summary: "The vectors of texts",
-    bodyLimit: "chat",
     body: embeddings.embeddingCreate,
     response: embeddings.embeddingList,
     handle: async (call) =>
@@ -135,7 +132,6 @@ export const inferenceRoutes: readonly Route[] = [
     method: "POST",
     path: "/tokenize",
     summary: "The tokens of a text, or of the prompt that a conversation becomes",
-    bodyLimit: "chat",
     body: tokens.tokenizeRequest,
     response: tokens.tokenizeResult,
     handle: async ({ as, json, signal }) =>
@@ -145,7 +141,6 @@ export const inferenceRoutes: readonly Route[] = [
     method: "POST",
     path: "/detokenize",
     summary: "The text of tokens",
-    bodyLimit: "chat",
     body: tokens.detokenizeRequest,
     response: tokens.detokenizeResult,
     handle: async ({ as, json }) => as.tokens.detokenize((await json()) as DetokenizeParams),

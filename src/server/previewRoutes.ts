@@ -150,7 +150,8 @@ const jobRoutes: Route[] = [
     summary: "Create a supervised fine-tuning job",
     body: jobs.sftTrainingJobCreate,
     response: jobs.trainingJobCreated,
-    handle: async ({ as, json }) => as.sftTrainingJobs.create((await json(DATA_NUMBERS)) as SftTrainingJobCreateParams),
+    handle: async ({ as, json }) =>
+      as.sftTrainingJobs.create((await json(DATA_NUMBERS, "large")) as SftTrainingJobCreateParams),
   },
   {
     method: "POST",
@@ -171,7 +172,7 @@ const jobRoutes: Route[] = [
     body: jobs.sftTrainingJobCreate,
     response: jobs.jobEstimate,
     handle: async ({ as, json, signal }) =>
-      as.sftTrainingJobs.estimate((await json(DATA_NUMBERS)) as SftTrainingJobCreateParams, { signal }),
+      as.sftTrainingJobs.estimate((await json(DATA_NUMBERS, "large")) as SftTrainingJobCreateParams, { signal }),
   },
   {
     method: "GET",

@@ -38,7 +38,6 @@ export const responseRoutes: readonly Route[] = [
     method: "POST",
     path: "/v1/responses",
     summary: "Create a response",
-    bodyLimit: "chat",
     body: schemas.responseCreate,
     response: schemas.response,
     events: schemas.responseStreamEvent,

@@ -17,11 +17,11 @@ export interface Call {
   query: Record<string, string | number>;
   /** Aborted when the client goes away. */
   signal: AbortSignal;
-  /** The JSON body. */
-  json(exact?: ExactFields): Promise<unknown>;
-  /** The same where the engine takes large ones as their bytes. */
+  /** The JSON body; "large" where it holds training data. */
+  json(exact?: ExactFields, limit?: "small" | "large"): Promise<unknown>;
+  /** The same of a large one, which the engine may take as its bytes. */
   jsonOrBytes(exact: ExactFields): Promise<{ json: unknown } | { bytes: AsyncIterable<Uint8Array> }>;
-  /** The body's bytes as they come. */
+  /** A large body's bytes as they come. */
   bytes(): AsyncIterable<Uint8Array>;
   /** To be called when an answer that is an event stream has ended; others end when they are given. */
   ended(): void;
@@ -35,8 +35,6 @@ export interface Route {
   /** Parameters are written `:name`; a last one written `:name{.+}` takes the rest of the path. */
   path: string;
   summary: string;
-  /** Which limit bounds the body; default "large". */
-  bodyLimit?: "chat" | "large";
   body?: z.ZodType;
   /** The body is no JSON, but the content of a file. */
   isUpload?: boolean;

@@ -212,8 +212,12 @@ describe("bodies", () => {
     expect(announced).toMatchObject({ status: 413, body: { error: { code: "payload_too_large" } } });
     const preview = await server.call("POST", "/v1/preview/training-jobs", "x".repeat(9000));
     expect(preview).toMatchObject({ status: 413, body: { detail: expect.any(String) } });
-    const below = await server.call("POST", "/v1/preview/training-jobs", "x".repeat(5000));
-    expect(below.status).toBe(422);
+    for (const path of ["/v1/preview/training-jobs", "/v1/preview/sft-training-jobs"]) {
+      expect((await server.call("POST", path, "x".repeat(5000))).status).toBe(422);
+    }
+    for (const path of ["/v1/preview/models", "/v1/load_lora_adapter"]) {
+      expect((await server.call("POST", path, "x".repeat(5000))).status).toBe(413);
+    }
 
     const listening = await listen(server.handler, { host: "127.0.0.1", port: 0 });
     try {
