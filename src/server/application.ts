@@ -109,7 +109,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
         jsonOrBytes: (exact) => readJsonOrBytes(request, limits.large, exact),
         bytes: () => readBody(request, limits.large),
         ended,
-        report: (error) => report(engine.logger, error, request, requestId),
+        report: (error) => report(engine.logger, error, request, { requestId, as }),
       });
       return result instanceof Response ? result : jsonResponse(result);
     } finally {

@@ -97,10 +97,20 @@ export const otherMethods = (methods: readonly Route["method"][]): MiddlewareHan
     return Response.json(errorBody(error, styleOf(req.path)), { status: 405, headers: { allow } });
   });
 
+type Known = Pick<Environment["Variables"], "requestId" | "as">;
+
+/** What the log says of a request, so that its client's own words of it lead there. */
+const told = ({ method, url }: Request, { requestId, as }: Known) => ({
+  method,
+  path: new URL(url).pathname,
+  request: requestId,
+  ...(as && { entity: as.caller.entity }),
+});
+
 /** Logs a failure that is the engine's. */
-export function report(logger: Logger, error: unknown, { method, url }: Request, requestId: string): void {
+export function report(logger: Logger, error: unknown, request: Request, known: Known): void {
   if (error instanceof AnnealError && error.status < 500) return;
-  logger.error("request failed", { method, path: new URL(url).pathname, request: requestId, error });
+  logger.error("request failed", { ...told(request, known), error });
 }
 
 /** What became of a request that failed, in the words of its path, and to others than the owner without what concerns them. */
@@ -108,10 +118,10 @@ export const failed = ({ logger }: ServedEngine): ErrorHandler<Environment> => {
   return (error, { req, var: known }) => {
     if (req.raw.signal.aborted && error === req.raw.signal.reason) return new Response(null, { status: 499 });
     const shown = known.as && !known.as.caller.owner ? errorForOthers(error) : error;
-    if (shown !== error) logger.warn("request refused", { path: req.path, error });
+    if (shown !== error) logger.warn("request refused", { ...told(req.raw, known), error });
     const isDeep = shown instanceof RangeError && /call stack/.test(shown.message);
-    const told = isDeep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : shown;
-    if (publicError(told).status >= 500) report(logger, told, req.raw, known.requestId);
-    return errorResponse(told, styleOf(req.path));
+    const answered = isDeep ? ValidationError.at("", "the body is nested too deeply", "json_invalid") : shown;
+    if (publicError(answered).status >= 500) report(logger, answered, req.raw, known);
+    return errorResponse(answered, styleOf(req.path));
   };
 };

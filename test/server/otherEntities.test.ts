@@ -3,7 +3,7 @@
 import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { type Answer, Harness } from "./harness.js";
 
 const SECRET = "hunter2";
@@ -125,7 +125,14 @@ it("a checkpoint that is damaged tells nothing of where it lies", async () => {
   adapters.forget(model_id);
   const chat = { messages: [{ role: "user", content: "hi" }], model: "wandb-artifact:///team/test/theirs" };
   for (const stream of [false, true]) {
-    const response = await server.request("POST", "/v1/chat/completions", { ...chat, stream }, others);
+    const warned = vi.spyOn(server.engine.logger, "warn");
+    const headers = { ...others, "x-request-id": `damaged-${stream}` };
+    const response = await server.request("POST", "/v1/chat/completions", { ...chat, stream }, headers);
+    const path = "/v1/chat/completions";
+    // Its client can be told why: the log has the name of its request.
+    const request = { method: "POST", path, request: `damaged-${stream}`, entity: "team" };
+    expect(warned).toHaveBeenCalledWith("request refused", { ...request, error: expect.objectContaining({ file }) });
+    warned.mockRestore();
     const text = await response.text();
     expect(text).toContain("adapter_model.safetensors");
     expectNothingSeen(text);
