@@ -26,7 +26,11 @@ async function loadSameTokenizer({ folder, hash }: TextThreadData): Promise<Toke
 }
 
 async function encode({ text, addSpecialTokens, keep }: EncodingTask): Promise<TextAnswer> {
-  sameTokenizer ??= loadSameTokenizer(workerData as TextThreadData);
+  // What keeps the folder from being read may pass, such as a file system of another machine that is away for a while.
+  sameTokenizer ??= loadSameTokenizer(workerData as TextThreadData).catch((error: unknown) => {
+    sameTokenizer = null;
+    throw error;
+  });
   const ids = (await sameTokenizer).encode(text, { addSpecialTokens });
   return { ids: Int32Array.from(keptTokens(ids, keep)) };
 }
