@@ -202,6 +202,8 @@ const FORMAT_VERSIONS = [18, 20] as const;
 export function newDatabase(file: string): Uint8Array {
   const database = openDatabase(":memory:");
   try {
+    // Without it a file never becomes smaller, whatever is deleted.
+    database.pragma("auto_vacuum = INCREMENTAL");
     migrate(database, file);
     return database.serialize().fill(WITH_LOG, ...FORMAT_VERSIONS);
   } finally {

@@ -598,6 +598,17 @@ describe("the home", () => {
     await vi.waitFor(() => expect(copied()).toEqual(model), { timeout: 10_000, interval: 500 });
   });
 
+  it("gives the disk back what a deleted model's trajectories took", async () => {
+    const { id } = store.models.create({ entity: "e", project: "p", name: "m", baseModel: "b" });
+    const text = JSON.stringify({ trajectories: [], metadata: { text: "x".repeat(1 << 20) } });
+    store.trajectories.batch(id, 0, "train").add(new Array(20).fill({ text, continues: false }));
+    const size = () => statSync(join(home, "anneal.db")).size;
+    await vi.waitFor(() => expect(size()).toBeGreaterThan(20 << 20), { timeout: 60_000 });
+    store.models.delete(id);
+    await vi.waitFor(() => expect(size()).toBeLessThan(17 << 20), { timeout: 60_000 });
+    store.check();
+  });
+
   it("replaces a folder that an interrupted run left under the final name", async () => {
     const folder = store.files.checkpointFolder("m", 3);
     for (const text of ["old", "new"]) {
