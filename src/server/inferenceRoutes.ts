@@ -221,10 +221,12 @@ export function operationRoutes(document: () => object, http: HttpMetrics): read
       path: "/metrics",
       summary: "Prometheus metrics",
       mediaType: "text/plain",
-      handle: async ({ as }) =>
-        new Response(renderMetrics(as.metrics(), "vllm:") + renderMetrics([...http.families(), ...processFamilies()]), {
+      async handle({ as }) {
+        const engine = renderMetrics(as.metrics(), "vllm:") + renderMetrics(as.trainingMetrics(), "anneal:");
+        return new Response(engine + renderMetrics([...http.families(), ...processFamilies()]), {
           headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
-        }),
+        });
+      },
     },
     {
       method: "GET",

@@ -13,6 +13,8 @@ import { ModelQueue } from "./modelQueue.js";
 
 interface Running {
   modelId: string;
+  /** Neither its model nor a place is waited for. */
+  isAtWork: boolean;
   abort: AbortController;
   ended: Promise<void>;
 }
@@ -50,6 +52,7 @@ export class JobRunner {
   readonly #sessions = new Set<OpenSession>();
   /** Jobs that wait for room on the disk. */
   readonly #outOfRoom = new Set<string>();
+  readonly #ended = { succeeded: 0, failed: 0, cancelled: 0 };
   #closing = new AbortController();
 
   constructor(host: TrainingHost) {
@@ -68,7 +71,7 @@ export class JobRunner {
     if (job === null || this.#jobs.has(jobId) || this.#closing.signal.aborted) return;
     const abort = new AbortController();
     const ended = this.#run(jobId, job.modelId, abort.signal).finally(() => this.#jobs.delete(jobId));
-    this.#jobs.set(jobId, { modelId: job.modelId, abort, ended });
+    this.#jobs.set(jobId, { modelId: job.modelId, isAtWork: false, abort, ended });
   }
 
   /** Ends a job without a checkpoint; its terminal event exists when this resolves. A job that has ended stays as it is. */
@@ -126,6 +129,22 @@ export class JobRunner {
     };
   }
 
+  /** How many jobs of this process there are, by what they do. */
+  get unfinished(): { queued: number; running: number; out_of_room: number } {
+    const counts = { queued: 0, running: 0, out_of_room: 0 };
+    for (const [id, { isAtWork }] of this.#jobs) {
+      if (this.#outOfRoom.has(id)) counts.out_of_room += 1;
+      else if (isAtWork) counts.running += 1;
+      else counts.queued += 1;
+    }
+    return counts;
+  }
+
+  /** How many jobs of this process have ended, by how. */
+  get ended(): Readonly<Record<JobEnd["status"], number>> {
+    return this.#ended;
+  }
+
   /** How many jobs wait for room on the disk. */
   get outOfRoom(): number {
     return this.#outOfRoom.size;
@@ -166,7 +185,10 @@ export class JobRunner {
       const onWait = this.#tellOfWait(modelId, { job: jobId });
       held.push(await this.#queue.acquire(modelId, signal, { onWait }));
       held.push(await this.#places.acquire(signal));
+      const running = this.#jobs.get(jobId);
+      if (running) running.isAtWork = true;
       await this.#runWithRoom(jobId, signal);
+      if (this.#host.store.jobs.get(jobId)?.status === "succeeded") this.#ended.succeeded += 1;
     } catch (error) {
       const reason = signal.aborted ? signal.reason : error;
       if (reason === CLOSING) return;
@@ -232,6 +254,7 @@ export class JobRunner {
     const job = store.jobs.get(jobId);
     if (job === null || (job.status !== "queued" && job.status !== "running")) return;
     store.finishJob(jobId, end);
+    this.#ended[end.status] += 1;
     store.files.remove(store.files.jobFolder(jobId));
   }
 }

@@ -290,9 +290,14 @@ describe("a training job", () => {
       });
     });
     runner.enqueue(jobId);
+    const behind = queue(modelId, rl(1));
+    runner.enqueue(behind);
     await met;
-    await runner.cancel(jobId);
+    await vi.waitFor(() => expect(runner.unfinished).toEqual({ queued: 1, running: 0, out_of_room: 1 }));
+    await Promise.all([runner.cancel(behind), runner.cancel(jobId)]);
     expect(store.jobs.get(jobId)!.status).toBe("cancelled");
+    expect(runner.unfinished).toEqual({ queued: 0, running: 0, out_of_room: 0 });
+    expect(runner.ended).toEqual({ succeeded: 0, failed: 0, cancelled: 2 });
   });
 
   it("ends when its end can be written, whatever keeps it from that, and holds up nobody else", async () => {
@@ -309,6 +314,7 @@ describe("a training job", () => {
     runner.start();
     await Promise.all([ended(bad), ended(good)]);
     expect([[...refused], typesOf(bad), typesOf(good).at(-1)]).toEqual([[bad], ["training_failed"], "training_ended"]);
+    await vi.waitFor(() => expect(runner.ended).toEqual({ succeeded: 1, failed: 1, cancelled: 0 }));
   });
 
   it("trains on data, batch by batch, and names the bad line", async () => {

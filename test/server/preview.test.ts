@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../fixtures/loggedGroups.js";
 import { Harness } from "./harness.js";
 
@@ -250,6 +250,10 @@ describe("training jobs", () => {
     expect(created).toMatchObject({ status: 200, body: { id: expect.stringMatching(uuid) } });
     const { id } = created.body;
     await server.engine.trainingJobs.wait(id);
+    await vi.waitFor(async () => {
+      const metrics = await (await server.request("GET", "/metrics")).text();
+      expect(metrics).toMatch(/^anneal:training_jobs_ended_total\{status="succeeded"\} [1-9]/m);
+    });
     const job = await server.call("GET", `/v1/preview/training-jobs/${id}`);
     expect(job.body).toEqual({
       id,

@@ -51,3 +51,23 @@ export function inferenceMetrics({ bases, metrics, options }: EngineCore, { owne
   }));
   return metrics.families(models, owner ? null : entity);
 }
+
+/** What is counted about training jobs, of all entities: numbers only. */
+export function trainingMetrics({ runner }: EngineCore): MetricFamily[] {
+  const samples = (label: string, counts: Readonly<Record<string, number>>) =>
+    Object.entries(counts).map(([name, value]) => ({ labels: { [label]: name }, value }));
+  return [
+    {
+      name: "training_jobs",
+      help: "Training jobs that have not ended; out_of_room: those that wait for room on the disk.",
+      kind: "gauge",
+      samples: samples("state", runner.unfinished),
+    },
+    {
+      name: "training_jobs_ended",
+      help: "Training jobs that have ended since the start.",
+      kind: "counter",
+      samples: samples("status", runner.ended),
+    },
+  ];
+}

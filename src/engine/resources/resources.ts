@@ -6,7 +6,7 @@ import { BaseModels } from "./baseModels.js";
 import { Chat } from "./chat.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Embeddings } from "./embeddings.js";
-import { inferenceMetrics } from "./health.js";
+import { inferenceMetrics, trainingMetrics } from "./health.js";
 import { Keys } from "./keys.js";
 import { LoraAdapters } from "./loraAdapters.js";
 import { Models } from "./models.js";
@@ -63,5 +63,10 @@ export class Resources {
   /** What is counted about inference, as far as the caller may see it. @internal */
   metrics(): MetricFamily[] {
     return inferenceMetrics(this.#core, this.caller);
+  }
+
+  /** What is counted about training jobs. @internal */
+  trainingMetrics(): MetricFamily[] {
+    return trainingMetrics(this.#core);
   }
 }
