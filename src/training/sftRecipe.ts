@@ -196,6 +196,8 @@ export async function createSftRecipe(
   const dropped = plan.counts.num_dropped_trajectories!;
   const warnings =
     dropped > 0 ? [`${dropped} conversations longer than ${base.contextLength} tokens were dropped`] : [];
+  const untrained = conversations.filter((rows) => rows?.every((row) => countTrained(row) === 0)).length;
+  if (untrained > 0) warnings.push(`${untrained} conversations have no turn of weight 1 and train nothing`);
   if (settings.validation && plan.heldOut.length === 0) {
     warnings.push(
       "nothing could be held out for validation: there are too few conversations, or those held out train nothing",

@@ -124,14 +124,17 @@ describe("an estimate that is asked for", () => {
     const data = Array.from({ length: 5 }, (_, i) => ({
       messages: [
         { role: "user" as const, content: "q" },
-        { role: "assistant" as const, content: "a ".repeat(i === 4 ? 9000 : 20) },
+        { role: "assistant" as const, content: "a ".repeat(i === 4 ? 9000 : 20), weight: i < 2 ? (0 as const) : null },
       ],
     }));
     const sft = { model_id: model.id, data, config: { num_epochs: 2, batch_size: 2 } };
     const asked = [await engine.trainingJobs.estimate(rl), await engine.sftTrainingJobs.estimate(sft)];
     expect(await post(engine, "training-jobs/estimate", rl)).toEqual(asked[0]);
     expect(await post(engine, "sft-training-jobs/estimate", sft)).toEqual(asked[1]);
-    expect(asked[1]!.warnings).toEqual([expect.stringMatching(/1 conversations longer than/)]);
+    expect(asked[1]!.warnings).toEqual([
+      expect.stringMatching(/1 conversations longer than/),
+      "2 conversations have no turn of weight 1 and train nothing",
+    ]);
     expect((await engine.trainingJobs.list()).data).toEqual([]);
     const jobs = [await engine.trainingJobs.create(rl), await engine.sftTrainingJobs.create(sft)];
     for (const [k, { id }] of jobs.entries()) {
