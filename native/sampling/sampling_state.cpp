@@ -35,13 +35,12 @@ SamplingState::Seen& SamplingState::see(int32_t id) {
 
 void SamplingState::accept(int32_t token) {
   outputs_.push_back(token);
-  see(token).count++;
+  if (penalises()) see(token).count++;
 }
 
 bool SamplingState::edits_logits() const {
   const SamplingParams& p = params_;
-  return p.restrict_allowed || !p.bad_words.empty() || too_few() || !p.bias_ids.empty() || p.repetition_penalty != 1 ||
-         p.frequency_penalty != 0 || p.presence_penalty != 0;
+  return p.restrict_allowed || !p.bad_words.empty() || too_few() || !p.bias_ids.empty() || penalises();
 }
 
 bool SamplingState::permits(int32_t token) const {

@@ -86,7 +86,11 @@ class SamplingState {
     bool in_prompt;
     int count;
   };
-  // Ids of the outputs, and of the prompt where repetition is penalised.
+  // Whether what has come makes tokens less likely, or more: a penalty is set.
+  bool penalises() const {
+    return params_.repetition_penalty != 1 || params_.frequency_penalty != 0 || params_.presence_penalty != 0;
+  }
+  // Where there are penalties, ids of the outputs, and of the prompt where repetition is penalised.
   const std::vector<Seen>& seen() const { return seen_; }
   bool too_few() const { return int(outputs_.size()) < params_.min_tokens; }
   bool edits_logits() const;

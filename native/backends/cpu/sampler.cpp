@@ -211,8 +211,8 @@ void report_temperature(const Kernels& kernels, const SamplingParams& p, const f
 }
 
 void penalise(const SamplingState& s, float* z) {
+  if (!s.penalises()) return;
   const SamplingParams& p = s.params();
-  if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
   for (const auto& [id, in_prompt, count] : s.seen()) {
     if (p.repetition_penalty != 1 && (in_prompt || count > 0))
       z[id] = z[id] > 0 ? z[id] / p.repetition_penalty : z[id] * p.repetition_penalty;

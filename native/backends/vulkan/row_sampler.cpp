@@ -81,7 +81,7 @@ struct Lists {
     out.bias = place(), out.bias_count = int32_t(p.bias_ids.size());
     for (size_t i = 0; i < p.bias_ids.size(); i++)
       words.push_back(uint32_t(p.bias_ids[i])), words.push_back(std::bit_cast<uint32_t>(p.bias_values[i]));
-    if (p.repetition_penalty == 1 && p.frequency_penalty == 0 && p.presence_penalty == 0) return;
+    if (!s.penalises()) return;
     out.repetition_penalty = p.repetition_penalty;
     out.frequency_penalty = p.frequency_penalty, out.presence_penalty = p.presence_penalty;
     out.seen = place(), out.seen_count = int32_t(s.seen().size());
