@@ -10,10 +10,18 @@
 namespace anneal::quantization {
 namespace {
 
-// Ties to even, of what is below 2^22. A call of std::nearbyint takes longer than all else here.
+// Ties to even; what is beyond 2^22, or no number, counts as that. A call of std::nearbyint takes longer than all else
+// here.
 int nearest(float x) {
-  constexpr float kToNearest = 12582912.0f;
-  return int((x + kToNearest) - kToNearest);
+  constexpr float kToNearest = 12582912.0f, kMost = 4194304.0f;
+  const float within = std::min(kMost, std::max(-kMost, x));
+  return int((within + kToNearest) - kToNearest);
+}
+
+// 0 of scales that are 0, or so small that nothing of what they scale is left.
+float inverse_of(float scale) {
+  const float inverse = 1 / scale;
+  return std::isfinite(inverse) ? inverse : 0;
 }
 
 // A group of n numbers as scale * code (+ minimum), codes from low to high.
@@ -29,7 +37,7 @@ struct Group {
 };
 
 double error_of(const Group& g, float scale, float minimum, int low, int high) {
-  const float inverse = scale == 0 ? 0 : 1 / scale;
+  const float inverse = inverse_of(scale);
   double error = 0;
   for (int i = 0; i < g.n; i++) {
     const int code = std::clamp(nearest((g.x[i] - minimum) * inverse), low, high);
@@ -93,7 +101,7 @@ Fit fit_range(const Group& g, int high, bool minimum_below_zero) {
 }
 
 void put_codes(const float* x, int n, float scale, float minimum, int zero, int high, uint8_t* codes) {
-  const float inverse = scale == 0 ? 0 : 1 / scale;
+  const float inverse = inverse_of(scale);
   for (int i = 0; i < n; i++) codes[i] = uint8_t(std::clamp(nearest((x[i] - minimum) * inverse) + zero, 0, high));
 }
 

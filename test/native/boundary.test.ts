@@ -500,6 +500,15 @@ describe("a model with recurrent layers", () => {
   });
 });
 
+it("quantises numbers that are too small for a scale as zeros", () => {
+  const quantize = (step: number) =>
+    nativeAddon().quantize(
+      "Q8_0",
+      Float32Array.from({ length: 64 }, (_, i) => i * step),
+    );
+  expect(quantize(1e-40)).toEqual(quantize(0));
+});
+
 describe("a model whose logits are given", () => {
   const vocab = 40;
   const open = () => nativeAddon().givenLogits({ vocab, maxPositions: 128, pages: 2 });
