@@ -35,7 +35,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.adapter = handle.adapter(entry.at("adapter"));
   s.sample = entry.at("sample").boolean();
   if (const auto most = entry.given("maxForced")) s.max_forced = most->whole(0, 1 << 16);
-  s.output_index = entry.at("outputIndex").whole(0, INT32_MAX);
+  s.output_index = entry.at("outputIndex").whole(0, 1 << 30);
   s.prompt_logprobs = entry.at("promptLogprobs").whole(-1, handle.spec.vocab);
   if (const auto states = entry.given("states")) s.state_count = states->whole(0, INT32_MAX);
   if (s.prompt_logprobs >= 0) s.next = entry.at("next").int32s();

@@ -74,6 +74,7 @@ describe("a step", () => {
     ["sequences[0].adapter", { adapter: 77 }],
     ["sequences[0].sample", { sample: 1 }],
     ["sequences[0].outputIndex", { outputIndex: -1 }],
+    ["sequences[0].outputIndex", { outputIndex: 2 ** 31 - 1 }],
     ["sequences[0].promptLogprobs", { promptLogprobs: 385 }],
     ["sequences[0].next", { promptLogprobs: 1, next: null }],
     ["sequences[0].next", { promptLogprobs: 1, next: ids(1) }],
