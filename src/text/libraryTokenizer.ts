@@ -4,6 +4,7 @@ import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import { TokenizerError } from "./errors.js";
 import { withExplicitSteps } from "./explicitSteps.js";
 import { speedUpLongWords } from "./longWords.js";
+import { useCompiledTables } from "./precompiledNormalizer.js";
 import type { TokenizerFolder } from "./tokenizerFolder.js";
 import { encodeByScores } from "./unigramWords.js";
 
@@ -12,6 +13,7 @@ export function libraryTokenizer(folder: TokenizerFolder, file: string): Hugging
   try {
     // Of tokenizer_config.json the library would take steps that tokenizer.json does not have.
     const library = new HuggingFaceTokenizer(withExplicitSteps(folder.tokenizer), {});
+    useCompiledTables(library.normalizer);
     speedUpLongWords(library.model);
     fuseWithinWords(library.model);
     encodeByScores(library.model, folder.model);

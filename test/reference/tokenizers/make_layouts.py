@@ -47,6 +47,19 @@ SPLIT = bpe(LETTERS, PAIRS)
 BYTES = bpe(ALPHABET, [("a", "Ġ"), ("Ġ", "a")])
 BYTE_TOKENS = [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
 SCORES = [["▁", -2.0], ["a", -3.1], ["b", -3.3], ["!", -2.7], ["!!", -4.3], [".", -1.1], ["..", -1.9], ["▁a", -3.7], ["a▁", -1.5]]
+# By SentencePiece 0.2, of the rules ﬁ fi, ① 1, A a, ê E, e\u0302 E, e\u0302\u0301 F, \r and \n and \u3000 a space, \u200b nothing, 각 가, ё е, が ga, か ka,
+# か\u3099 GA: what a normalization_rule_tsv of them compiles to.
+TABLE = ("AAQAAAAsAAAKDQAAAQAAgAwAAIDMDAIAggkAAA0RAAAFAACAgQUAAAcAAICqGQAAkRkAAAUAAIAXAACAgCgCAIt9AAAAAACAoA0AAAMAAICARQAAgBwCAIEcAgAUAACAglgCAJkJAACLPQAACQAAgB"
+         "EAAICwAAIAgfUAAIwVAACRuAIAGgAAgKwIAgCBBQAADgAAgCUAAAAkAAAAJwAAACYAAAApAAAAKAAAACsAAAAqAAAALQAAACwAAAAvAAAALgAAADEAAAAwAAAAMwAAADIAAAA1AAAANAAAADcAAAA2"
+         "AAAAOQAAADgAAAA7AAAAOgAAAD0AAAA8AAAAPwAAAD4AAABBAAAAQAAAAEMAAABCAAAARQAAAEQAAABHAAAARgAAAEkAAABIAAAAQSUBAEoAAABNAAAATAAAAE8AAABOAAAAUQAAAFAAAABTAAAAUg"
+         "AAAFUAAABUAAAAVwAAAFYAAABZAAAAWAAAAFsAAABaAAAAXQAAAFwAAABfAAAAXgAAAGEAAABgAAAAYwAAAGIAAABlAAAAZAAAAGcAAABmAAAAaQAAAGgAAABrAAAAagAAAG0AAABsAAAAZZgCAG4A"
+         "AABxAAAAcAAAAHMAAAByAAAAdQAAAHQAAAB3AAAAdgAAAHkAAAB4AAAAewAAAHoAAAB9AAAAfAAAAH8AAAB+AAAAgQAAAIAAAACDAAAAggAAAIUAAACEAAAAhwAAAIYAAACJAAAAiAAAAIsAAACKAA"
+         "AAjQAAAIwAAACPAAAAjgAAAJEAAACQAAAAkwAAAJIAAACVAAAAlAAAAJcAAACWAAAAmQAAAJgAAACbAAAAmgAAAJ0AAACcAAAAnwAAAJ4AAAChAAAAoAAAAKMAAACiAAAApQAAAKQAAACnAAAApgAA"
+         "AKkAAACoAAAAqwAAAKoAAACtAAAArAAAAK8AAACuAAAAsQAAALAAAACzAAAAsgAAALUAAAC0AAAAtwAAALYAAAC5AAAAuAAAALsAAAC6AAAAvQAAALwAAAC/AAAAvgAAAMEAAADAAAAAwwAAAMIAAA"
+         "DFAAAAxAAAAMcAAADGAAAAw6ABAMgAAADLAAAAzAgBAM0AAADMAAAAzwAAAM4AAADRAAAA0AAAANMAAADSAAAA1QAAANQAAADXAAAA1gAAANkAAADYAAAA0QABANoAAADdAAAA3AAAAN8AAADeAAAA"
+         "4QAAAOo0AQDjAAAA4gAAAO+kAQDkAAAA5wAAAOYAAADj8AEA4pwBAOsAAADqAAAA7QAAAOwAAADvAAAA7gAAAPEAAADwAAAA8wAAAPIAAAD1AAAA44ABAPcAAAD2AAAA+QAAAPgAAAD7AAAA+gAAAP"
+         "0AAAD8AAAA/wAAAP4AAAAAIAAxAEUARgBHQQBhAGZpAGdhAGthANC1AOqwgAA=")
+TABLED = bpe("abcdefghijklmnopqrstuvwxyzAEFG1 !가각ёеがか\u3099\u0301\u0302\r\n\u200b\u3000①ﬁê")
 BERT = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
         "vocab": {token: i for i, token in enumerate(["[UNK]", "ασ", "a", "##a", "b", "##b", "é", "e", "!", "漢", "𠀀"])}}
 
@@ -61,6 +74,7 @@ LAYOUTS = {
     "strip right": layout(SPLIT, {"type": "Strip", "strip_left": False, "strip_right": True}),
     "strip": layout(SPLIT, {"type": "Strip", "strip_left": True, "strip_right": True}),
     "replaced by a dollar": layout(SPLIT, {"type": "Replace", "pattern": {"String": "!"}, "content": "$&$$"}),
+    "compiled table": layout(TABLED, {"type": "Precompiled", "precompiled_charsmap": TABLE}),
     "punctuation": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Isolated"}),
     "punctuation together": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Contiguous"}),
     "punctuation removed": layout(SPLIT, None, {"type": "Punctuation", "behavior": "Removed"}),
@@ -81,7 +95,7 @@ LAYOUTS = {
     "words as written": layout(BERT, bert(lowercase=False, clean_text=False), {"type": "BertPreTokenizer"}),
 }
 TEXTS = ["a b", "a!!!a !! a", "aΣ ΑΣ ΑΣΑ ς", "\ufeffa\ufeff", "\x85a\x85", " a ", "\n a\t", "$a$ $&", "a...b", "!!!", "!!!!!", "a! !a a!a", "  a  a", "漢a字", "a𠀀b 𠀀𠀀", "😀a😀 🙂🙂",
-         "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b"]
+         "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b", "e\u0302\u0301e\u0302 ê\u0301", "A\u0301\r\n\ra\u200b", "ﬁ①각ё\u0301 か\u3099がか"]
 
 
 def cases(tokenizer):
