@@ -1,4 +1,4 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -240,8 +240,19 @@ describe("a folder", () => {
     expect(tokenizer.chatTemplates.get("tool_use")).toMatchObject({ text: "two" });
     await writeFile(join(path, "chat_template.json"), JSON.stringify({ chat_template: "three" }));
     expect((await loadTokenizer(path)).chatTemplate).toBe("three");
+    expect((await loadTokenizer(path)).chatTemplates.has("tool_use")).toBe(true);
+    await mkdir(join(path, "additional_chat_templates"));
+    await writeFile(join(path, "additional_chat_templates", "rag.jinja"), "five");
+    const texts = async () => [...(await loadTokenizer(path)).chatTemplates].map(([name, { text }]) => [name, text]);
+    expect(await texts()).toEqual([
+      ["default", "three"],
+      ["rag", "five"],
+    ]);
     await writeFile(join(path, "chat_template.jinja"), "four");
-    expect((await loadTokenizer(path)).chatTemplate).toBe("four");
+    expect(await texts()).toEqual([
+      ["default", "four"],
+      ["rag", "five"],
+    ]);
   });
 
   it("may keep tokens in tokenizer_config.json and special_tokens_map.json", async () => {
@@ -256,9 +267,22 @@ describe("a folder", () => {
     expect(tokenizer.decode([909, 5000, -1, 1.5])).toBe("");
   });
 
+  it("has its named tokens in special_tokens_map.json, unless tokenizer_config.json has added_tokens_decoder", async () => {
+    const named = async (config: object) => {
+      const path = await variant((_, original) => Object.assign(original, { eos_token: "<|endoftext|>" }, config));
+      await writeFile(join(path, "special_tokens_map.json"), JSON.stringify({ eos_token: "<|im_end|>" }));
+      return (await loadTokenizer(path)).specialTokens.eos_token;
+    };
+    expect(await named({})).toBe("<|im_end|>");
+    expect(await named({ added_tokens_decoder: {} })).toBe("<|endoftext|>");
+  });
+
   it("that asks for it has the spaces before punctuation taken out, also in a stream", async () => {
-    const path = await variant((_, config) => Object.assign(config, { clean_up_tokenization_spaces: true }));
-    const tokenizer = await loadTokenizer(path);
+    const usual = { clean_up_tokenization_spaces: true };
+    const kept = await loadTokenizer(await variant((_, config) => Object.assign(config, usual)));
+    expect(kept.decode(kept.encode("a . b"))).toBe("a . b");
+    const insisting = { ...usual, clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output: true };
+    const tokenizer = await loadTokenizer(await variant((_, config) => Object.assign(config, insisting)));
     const cleaned: [string, string][] = [
       ["a . b ? c ! d , e", "a. b? c! d, e"],
       ["it ' s he 's we 've do n't they 're I 'm", "it's he's we've don't they're I'm"],

@@ -100,7 +100,7 @@ export class Tokenizer {
     this.padId = this.namedId("pad_token");
     this.chatTemplates = folder.chatTemplates;
     this.chatTemplate = folder.chatTemplates.get("default")?.text ?? null;
-    this.cleanUpSpaces = folder.config.clean_up_tokenization_spaces === true;
+    this.cleanUpSpaces = cleansUpSpaces(folder);
   }
 
   /** Token ids of `text`, at about 1 MB/s. */
@@ -220,6 +220,14 @@ export class Tokenizer {
     const token = this.specialTokens[name];
     return token === undefined ? null : this.tokenToId(token);
   }
+}
+
+/** Byte pairs keep their spaces, as in transformers, unless tokenizer_config.json insists. */
+function cleansUpSpaces({ config, model }: TokenizerFolder): boolean {
+  if (config.clean_up_tokenization_spaces !== true) return false;
+  return (
+    model.type === "Unigram" || config.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output === true
+  );
 }
 
 function maxKey(tokens: Map<number, string>): number {

@@ -96,7 +96,10 @@ function checkTokenizer({
   const model = tokenizer.model;
   if (!isObject(model)) throw new TokenizerError('"model" must be an object', file);
   const vocabulary = readVocabulary(model, file);
-  const specialTokens = { ...namedTokens(tokenMap), ...namedTokens(config) };
+  // special_tokens_map.json is of the time before added_tokens_decoder, and wins only without it.
+  const own = namedTokens(config);
+  const older = namedTokens(tokenMap);
+  const specialTokens = isObject(config.added_tokens_decoder) ? { ...older, ...own } : { ...own, ...older };
   const addedTokens = readAddedTokens(tokenizer, config, file, configFile);
   checkAddedIds(addedTokens, vocabulary, file);
   markNamedTokens(addedTokens, specialTokens, vocabulary);
@@ -236,22 +239,28 @@ function namedTokens(source: JsonObject): Record<string, string> {
   return named;
 }
 
-/** chat_template.jinja wins over chat_template.json, which wins over tokenizer_config.json. */
+/**
+ * chat_template.jinja wins over chat_template.json, which wins over tokenizer_config.json. Where templates have files of their
+ * own, those that tokenizer_config.json names for tools and documents are not used.
+ */
 async function readChatTemplates(folder: string, config: JsonObject): Promise<Map<string, TemplateSource>> {
   const templates = new Map<string, TemplateSource>();
   addTemplates(templates, config.chat_template, join(folder, "tokenizer_config.json"));
+  const written = new Map<string, TemplateSource>();
   const jsonFile = join(folder, "chat_template.json");
   addTemplates(templates, (await readJsonObject(jsonFile))?.chat_template, jsonFile);
   const jinjaFile = join(folder, "chat_template.jinja");
   const jinja = await readTextFile(jinjaFile);
-  if (jinja !== undefined) templates.set("default", { text: jinja, file: jinjaFile });
+  if (jinja !== undefined) written.set("default", { text: jinja, file: jinjaFile });
   const named = join(folder, "additional_chat_templates");
   for (const entry of await readdir(named).catch(() => [])) {
     const file = join(named, entry);
     const text = entry.endsWith(".jinja") ? await readTextFile(file) : undefined;
-    if (text !== undefined) templates.set(entry.slice(0, -".jinja".length), { text, file });
+    if (text !== undefined) written.set(entry.slice(0, -".jinja".length), { text, file });
   }
-  return templates;
+  if (written.size === 0) return templates;
+  const usual = templates.get("default");
+  return usual === undefined ? written : new Map([["default", usual], ...written]);
 }
 
 function addTemplates(templates: Map<string, TemplateSource>, value: Json | undefined, file: string): void {
