@@ -267,6 +267,24 @@ describe("a folder", () => {
     expect(tokenizer.decode([909, 5000, -1, 1.5])).toBe("");
   });
 
+  it("has its added tokens as tokenizer_config.json says, and special where one of the files says or names them so", async () => {
+    const path = await variant((tokenizer, config) => {
+      tokenizer.added_tokens = [
+        { id: 910, content: "<a>", special: false, lstrip: false, normalized: false },
+        { id: 911, content: "<b>", special: true, lstrip: false, normalized: false },
+      ];
+      config.added_tokens_decoder = {
+        910: { content: "<a>", special: true, lstrip: true, normalized: false },
+        911: { content: "<b>", special: false, lstrip: false, normalized: false },
+      };
+    });
+    const tokenizer = await loadTokenizer(path);
+    const named = await variant((_, config) => Object.assign(config, { pad_token: "</tool_call>" }));
+    expect((await loadTokenizer(named)).decode([904])).toBe("");
+    expect(tokenizer.encode("x <a> <b>")).toEqual([...tokenizer.encode("x"), 910, ...tokenizer.encode(" "), 911]);
+    expect(tokenizer.decode([910, 911])).toBe("");
+  });
+
   it("has its named tokens in special_tokens_map.json, unless tokenizer_config.json has added_tokens_decoder", async () => {
     const named = async (config: object) => {
       const path = await variant((_, original) => Object.assign(original, { eos_token: "<|endoftext|>" }, config));

@@ -86,13 +86,9 @@ interface TokenizerFiles {
   tokenMap: JsonObject;
 }
 
-function checkTokenizer({
-  file,
-  tokenizer,
-  configFile,
-  config,
-  tokenMap,
-}: TokenizerFiles): Omit<TokenizerFolder, "chatTemplates" | "hash"> {
+function checkTokenizer(files: TokenizerFiles): Omit<TokenizerFolder, "chatTemplates" | "hash"> {
+  const { file, configFile, config, tokenMap } = files;
+  const tokenizer = withConfiguredFlags(files.tokenizer, config.added_tokens_decoder);
   const model = tokenizer.model;
   if (!isObject(model)) throw new TokenizerError('"model" must be an object', file);
   const vocabulary = readVocabulary(model, file);
@@ -184,6 +180,19 @@ function readAddedTokens(tokenizer: JsonObject, config: JsonObject, file: string
   return tokens;
 }
 
+/** What tokenizer_config.json says of an added token wins over tokenizer.json, but what is special in one of them is special. */
+function withConfiguredFlags(tokenizer: JsonObject, decoder: Json | undefined): JsonObject {
+  if (!Array.isArray(tokenizer.added_tokens) || !isObject(decoder)) return tokenizer;
+  const entries = Object.values(decoder).filter(isObject);
+  const configured = new Map(entries.map((entry) => [entry.content, entry]));
+  const flagged = (token: Json) => {
+    const entry = isObject(token) ? configured.get(token.content) : undefined;
+    if (!isObject(token) || entry === undefined) return token;
+    return { ...token, ...entry, id: token.id ?? null, special: token.special === true || entry.special === true };
+  };
+  return { ...tokenizer, added_tokens: tokenizer.added_tokens.map(flagged) };
+}
+
 /** An id belongs to one text, be it in the vocabulary or added. */
 function checkAddedIds(added: readonly AddedToken[], vocabulary: ReadonlyMap<number, string>, file: string): void {
   const texts = new Map<number, string>();
@@ -206,10 +215,10 @@ function addedToken(entry: Json, where: string, file: string): AddedToken {
   };
 }
 
-/** A named special token that is an ordinary word of the vocabulary becomes an added token, as in transformers. */
+/** A named special token is special, and one that is an ordinary word of the vocabulary becomes an added token, as in transformers. */
 function markNamedTokens(added: AddedToken[], named: Record<string, string>, vocabulary: Map<number, string>): void {
   const missing = new Set(Object.values(named));
-  for (const token of added) missing.delete(token.content);
+  for (const token of added) if (missing.delete(token.content)) token.special = true;
   if (missing.size === 0) return;
   for (const [id, content] of vocabulary) {
     if (missing.has(content)) added.push({ id, content, special: true, singleWord: false });
