@@ -25,6 +25,8 @@ const MAX_WHOLE_GRAPHEME = 6;
 const GRAPHEMES = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 /** What is segmented at once, since the time for each grapheme grows with the text; what follows begins a grapheme. */
 const PIECE = /.{1,512}[\p{M}\p{Join_Control}\n\uff9e\uff9f\u{e0020}-\u{e007f}]*/gsu;
+/** Letters and signs each of which is a grapheme beside any other of them. */
+const SINGLE = /^[\t\n -\u02ff\u0370-\u0482\u048a-\u052f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]*$/;
 const UTF8 = new TextEncoder();
 
 /**
@@ -34,6 +36,8 @@ const UTF8 = new TextEncoder();
 class ReplacementTable {
   private readonly units: Uint32Array;
   private readonly replacements: Buffer;
+  /** What stands for each character of ASCII. */
+  private readonly ascii: readonly string[];
 
   constructor(base64: string) {
     const table = Buffer.from(base64, "base64");
@@ -41,12 +45,17 @@ class ReplacementTable {
     if (!(size % 4 === 0 && 4 + size <= table.length)) throw new Error('"precompiled_charsmap" is not a table');
     this.units = Uint32Array.from({ length: size / 4 }, (_, index) => table.readUInt32LE(4 + 4 * index));
     this.replacements = table.subarray(4 + size);
+    this.ascii = Array.from({ length: 128 }, (_, code) => this.normalized(String.fromCharCode(code)));
   }
 
   normalize(text: string): string {
     const parts: string[] = [];
     for (const piece of text.match(PIECE) ?? []) {
-      for (const { segment } of GRAPHEMES.segment(piece)) parts.push(this.normalized(segment));
+      if (SINGLE.test(piece)) {
+        for (const character of piece) parts.push(this.ascii[character.charCodeAt(0)] ?? this.normalized(character));
+      } else {
+        for (const { segment } of GRAPHEMES.segment(piece)) parts.push(this.normalized(segment));
+      }
     }
     return parts.join("");
   }
