@@ -67,22 +67,13 @@ export function ownField(exact: ExactFields, key: string): ExactFields {
 
 /** JSON text of plain data in which numbers may be as `parseJsonText` reads them, each as it was spelled. */
 export function jsonText(value: unknown): string {
-  return holdsExactNumbers(value) ? spelledJson(value) : JSON.stringify(value);
-}
-
-function holdsExactNumbers(value: unknown): boolean {
-  if (typeof value === "bigint") return true;
-  if (typeof value !== "object" || value === null) return false;
-  if (value instanceof SpelledNumber) return true;
-  if (Array.isArray(value)) return value.some(holdsExactNumbers);
-  for (const key in value) if (holdsExactNumbers((value as Record<string, unknown>)[key])) return true;
-  return false;
+  return hasExactNumbers(value) ? spelledJson(value) : JSON.stringify(value);
 }
 
 function spelledJson(value: unknown): string {
   if (typeof value === "bigint") return String(value);
   if (value instanceof SpelledNumber) return value.spelling;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (typeof value !== "object" || value === null || value instanceof Number) return JSON.stringify(value);
   if (Array.isArray(value))
     return `[${value.map((item) => (item === undefined ? "null" : spelledJson(item))).join(",")}]`;
   const said = Object.entries(value).filter(([, item]) => item !== undefined);
@@ -94,14 +85,14 @@ function spelledJson(value: unknown): string {
  * spelling of each number.
  */
 export function withoutSpellings(value: unknown, spellings: Map<number, string>): unknown {
-  return hasNumberObjects(value) ? copyWithoutSpellings(value, spellings) : value;
+  return hasExactNumbers(value) ? copyWithoutSpellings(value, spellings) : value;
 }
 
-function hasNumberObjects(value: unknown): boolean {
+function hasExactNumbers(value: unknown): boolean {
+  if (typeof value === "bigint" || value instanceof Number) return true;
   if (typeof value !== "object" || value === null) return false;
-  if (value instanceof Number) return true;
-  if (Array.isArray(value)) return value.some(hasNumberObjects);
-  for (const key in value) if (hasNumberObjects((value as Record<string, unknown>)[key])) return true;
+  if (Array.isArray(value)) return value.some(hasExactNumbers);
+  for (const key in value) if (hasExactNumbers((value as Record<string, unknown>)[key])) return true;
   return false;
 }
 

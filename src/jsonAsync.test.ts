@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ValidationError } from "./errors.js";
-import { SpelledNumber } from "./json.js";
+import { jsonText, SpelledNumber } from "./json.js";
 import { parseJsonAsync } from "./jsonAsync.js";
 
 /** Makes the byte reader read it: an integer beyond 2^53 beside an exact field. */
@@ -87,6 +87,28 @@ describe("parseJsonAsync", () => {
     expect(
       await parseJsonAsync(Buffer.from('{"t":[1,-2,0.5,1.25,9007199254740993]}'), { t: "spellings" }),
     ).toStrictEqual(plain);
+  });
+
+  it("reads exactly in fields of fields, and of the objects of lists, and nowhere else", async () => {
+    const exact = { groups: { items: { tools: "spellings" } } } as const;
+    for (const pad of ["", "x".repeat(LONG)]) {
+      const item = `{"reward":1.0,"tools":[{"a":{"tools":2.0}}],"pad":"${pad}"}`;
+      const text = `{"groups":[{"items":[${item},${item}],"tools":3.0}],"items":{"tools":4.0},"tools":5.0}`;
+      const read = { reward: 1, tools: [{ a: { tools: new SpelledNumber("2.0") } }], pad };
+      expect(await parseJsonAsync(Buffer.from(text), exact)).toStrictEqual({
+        groups: [{ items: [read, read], tools: 3 }],
+        items: { tools: 4 },
+        tools: 5,
+      });
+    }
+  });
+
+  it("is undone by writing what it gives, numbers as they were spelled", async () => {
+    const text =
+      '{"a":[1.0,{"b":-0.0},12345678901234567890,0.5,1e400],"__proto__":{"c":1.50},"d":"1.0","e":null,"f":[]}';
+    expect(jsonText(await parseJsonAsync(Buffer.from(text), "spellings"))).toBe(text);
+    const mixed = { whole: new Number(1), exact: 12345678901234567890n, none: undefined, list: [undefined, true] };
+    expect(jsonText(mixed)).toBe('{"whole":1,"exact":12345678901234567890,"list":[null,true]}');
   });
 
   it("reads all integers exactly where it is told to", async () => {
