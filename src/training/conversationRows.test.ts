@@ -143,6 +143,11 @@ describe("supervised rows", () => {
     expect((await supervised([assistant("Welcome")], null, withSource(withSystem), "all")).map(shown)).toEqual([
       "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>assistant\n[Welcome<|im_end|>]\n",
     ]);
+    const thinking = `{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant\n<think>\n\n</think>\n\n{% endif %}`;
+    expect((await supervised([assistant("Welcome")], null, withSource(thinking), "all")).map(shown)).toEqual([
+      "<|im_start|>assistant\n[Welcome<|im_end|>]\n",
+    ]);
     const headless = withSource("{% for m in messages %}{{ m.content }}{% endfor %}");
     await expect(supervised([assistant("Welcome")], null, headless, "all")).rejects.toThrow(
       /cannot begin a conversation/,

@@ -74,7 +74,7 @@ async function turnOf(
 ): Promise<{ prompt: string; turn: string }> {
   const whole = await renderer.text([...before, message], tools, false, signal);
   const cut = (length: number) => ({ prompt: whole.slice(0, length), turn: whole.slice(length) });
-  if (before.length === 0) return cut(await firstOpening(tools, renderer, whole, signal));
+  if (before.length === 0) return cut(await firstOpening(message, tools, renderer, whole, signal));
   const prompt = await renderer.text(before, tools, true, signal);
   if (whole.startsWith(prompt)) return cut(prompt.length);
   const closed = await renderer.text(before, tools, false, signal);
@@ -88,8 +88,9 @@ async function turnOf(
   throw new Error("the chat template does not render the assistant's turn after its prompt");
 }
 
-/** Where a turn begins that nothing precedes: what opens the assistant's turn elsewhere opens it here. */
+/** Where a turn begins that nothing precedes: what opens the assistant's turn elsewhere opens it here, or what it says there it says here. */
 async function firstOpening(
+  message: TrajectoryMessage,
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   whole: string,
@@ -99,8 +100,10 @@ async function firstOpening(
   const closed = await renderer.text(elsewhere, tools, false, signal);
   const header = (await renderer.text(elsewhere, tools, true, signal)).slice(closed.length);
   const at = whole.indexOf(header);
-  if (header === "" || at < 0) throw new Error("the chat template cannot begin a conversation with the assistant");
-  return at + header.length;
+  if (header !== "" && at >= 0) return at + header.length;
+  const { turn } = await turnOf(elsewhere, message, tools, renderer, signal);
+  if (whole.length > turn.length && whole.endsWith(turn)) return whole.length - turn.length;
+  throw new Error("the chat template cannot begin a conversation with the assistant");
 }
 
 /** Tokens up to and including the end-of-turn token, after which none is sampled; all of them when there is none. */
