@@ -2,9 +2,9 @@
 // prints, line by line, a name and 1e9 per second: "memory", bytes read; then
 // the floating-point operations of each instruction set that kernels are
 // compiled for and the processor has: "avx2" and "avx512" in float32 ("neon" on
-// 64-bit Arm), "avx512bf16" in pairs of bfloat16. Of several moments the best:
-// what runs beside takes some of them, and kernels may not be measured in
-// those.
+// 64-bit Arm), "avx512bf16" in pairs of bfloat16, "amx" in tiles of it. Of
+// several moments the best: what runs beside takes some of them, and kernels
+// may not be measured in those.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +17,11 @@
 #endif
 #ifdef __linux__
 #include <sys/mman.h>
+#endif
+#if defined(__AMX_BF16__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ANNEAL_AMX
 #endif
 
 namespace {
@@ -76,6 +81,28 @@ __attribute__((target("avx2,fma"))) CHAINS(with_avx2, __m256, 12, _mm256_set1_ps
 __attribute__((target("avx512f"))) CHAINS(with_avx512, __m512, 16, _mm512_set1_ps(1e-5f), _mm512_fmadd_ps)
 __attribute__((target("avx512f,avx512bf16"))) CHAINS(with_avx512bf16, __m512, 16, _mm512_set1_ps(1e-5f), PAIRS)
 // clang-format on
+#ifdef ANNEAL_AMX
+constexpr int kTileProducts = 4, kTileOperations = 2 * 16 * 16 * 32;
+// Four sums of tiles in registers.
+float with_amx() {
+  struct alignas(64) {
+    unsigned char palette = 1, reserved[15] = {};
+    unsigned short bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } config;
+  asm volatile("ldtilecfg %0" ::"m"(config));
+  for (long r = 0; r < kRounds; r++)
+    asm volatile(
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+  asm volatile("tilerelease" ::);
+  return 0;
+}
+bool has_amx() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
 #elif defined(__aarch64__)
 using Four = float __attribute__((vector_size(16)));
 #define FUSED(a, b, c) (c + a * b)
@@ -94,6 +121,9 @@ std::vector<Set> sets() {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back({"avx2", with_avx2, 12 * 16});
   if (__builtin_cpu_supports("avx512f")) list.push_back({"avx512", with_avx512, 16 * 32});
   if (__builtin_cpu_supports("avx512bf16")) list.push_back({"avx512bf16", with_avx512bf16, 16 * 64});
+#ifdef ANNEAL_AMX
+  if (has_amx()) list.push_back({"amx", with_amx, kTileProducts * kTileOperations});
+#endif
 #elif defined(__aarch64__)
   list.push_back({"neon", with_neon, 16 * 8});
 #endif

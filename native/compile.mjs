@@ -66,6 +66,9 @@ const INSTRUCTION_SETS = {
     "isa_avx512.cpp": AVX512,
     "isa_avx512vnni.cpp": [...AVX512, "-mavx512vnni"],
     "isa_avx512bf16.cpp": [...AVX512, "-mavx512vnni", "-mavx512bf16"],
+    "isa_amx_avx2.cpp": AVX2,
+    "isa_amx_avx512.cpp": AVX512,
+    "isa_amx.cpp": [...AVX512, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"],
   },
   arm64: { "isa_neon.cpp": [] },
 };

@@ -30,10 +30,12 @@ napi_value set_threads(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
-napi_value kernel_sets(const Arguments& arguments) {
+// arithmetics() -> [{name, exact}] of the processor
+napi_value arithmetics(const Arguments& arguments) {
   const Js js = arguments.js;
-  return js.array(backends::open_device(*Environment::of(js.env)->executor())->arithmetics(),
-                  [&](const auto& name) { return js.text(name); });
+  return js.array(backends::open_device(*Environment::of(js.env)->executor())->arithmetics(), [&](const auto& known) {
+    return js.object({{"name", js.text(known.name)}, {"exact", js.boolean(known.exact)}});
+  });
 }
 
 // availableMemory(device?) -> bytes
@@ -169,7 +171,7 @@ napi_value start(napi_env env, napi_value exports) {
     const std::pair<const char*, napi_callback> functions[] = {{"initialize", function<initialize>},
                                                                {"threads", function<threads>},
                                                                {"setThreads", function<set_threads>},
-                                                               {"kernelSets", function<kernel_sets>},
+                                                               {"arithmetics", function<arithmetics>},
                                                                {"availableMemory", function<free_memory>},
                                                                {"gpus", function<gpus>},
                                                                {"gpuRate", function<gpu_rate>},

@@ -338,7 +338,7 @@ napi_value load_model(const Arguments& arguments) {
           invalid(Path(path, "config"), error);
         }
         if (const auto known = state->device->arithmetics();
-            !arithmetic.empty() && std::find(known.begin(), known.end(), arithmetic) == known.end())
+            !arithmetic.empty() && std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.name == arithmetic; }))
           invalid(Path(path, "kernelSet"), "cannot run on this device");
         files->open();
         state->backend = state->device->load(spec, cache, arithmetic, reader_of(*files), [&](double done) {

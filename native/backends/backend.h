@@ -268,6 +268,12 @@ struct CacheSize {
   CacheSize(int pages_, int recurrent_states_ = 0) : pages(pages_), recurrent_states(recurrent_states_) {}
 };
 
+// A way of computing. Exact ones all give the same bits; the others have bits of their own.
+struct Arithmetic {
+  std::string name;
+  bool exact;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -275,9 +281,9 @@ class Device {
   // memory().
   virtual void require(const model::ModelSpec&) const = 0;
   virtual ModelMemory memory(const model::ModelSpec&) const = 0;
-  // Ways of computing that this machine can run, best last. All give the same bits.
-  virtual std::vector<std::string> arithmetics() const = 0;
-  // `arithmetic`: one of those, empty for the best. `progress` is given the fraction done; null is returned when it
+  // Ways of computing that this machine can run, the best of each kind last.
+  virtual std::vector<Arithmetic> arithmetics() const = 0;
+  // `arithmetic`: the name of one of those, empty for the best exact one. `progress` is given the fraction done; null is returned when it
   // returns false.
   virtual std::unique_ptr<Backend> load(const model::ModelSpec&, CacheSize, const std::string& arithmetic,
                                         const TensorReader&, const std::function<bool(double)>& progress) const = 0;

@@ -4,12 +4,13 @@ import { json, printListing } from "./listing.js";
 
 export const gigabytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
 
-function abilities({ instruction_sets, kind, gpu }: Device): string {
-  if (!gpu) return instruction_sets.join(" ");
+function abilities({ instruction_sets, kind, gpu, precisions }: Device): string {
+  const isFast = precisions.includes("fast");
+  if (!gpu) return [...instruction_sets, ...(isFast ? ["(fast: amx)"] : [])].join(" ");
   if (gpu.problem !== null) return `not usable: ${gpu.problem}`;
   const words = [kind, gpu.exact ? "the processor's bits" : "bits of its own"];
   if (!gpu.fused_multiply_add) words.push("multiply-adds in double precision");
-  if (gpu.precisions.includes("fast")) words.push("fast on cooperative matrices");
+  if (isFast) words.push("fast on cooperative matrices");
   return words.join(", ");
 }
 

@@ -65,7 +65,11 @@ export const engineFlags = {
   "gpu-layers": integer("N", "of a GPU: layers of a model that it computes, the last; the others are the processor's", {
     from: 0,
   }),
-  precision: choice("HOW", PRECISIONS, "fast: on a GPU's cooperative matrices, with bits of its own (default exact)"),
+  precision: choice(
+    "HOW",
+    PRECISIONS,
+    "fast: on AMX or a GPU's cooperative matrices, with bits of their own (default exact)",
+  ),
   dtype: choice("TYPE", DTYPES),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),

@@ -17,6 +17,7 @@ export async function listDevices(): Promise<Device[]> {
     instruction_sets: runtime.kernelSets,
     threads: Math.min(runtime.threads, availableParallelism()),
     memory: { total: totalmem(), available: runtime.availableMemory() },
+    precisions: precisionsOf(runtime.hasMatrixUnit),
   };
   return [cpu, ...(await listGpus()).map(described)];
 }
@@ -36,6 +37,8 @@ export async function measureDevice(id: `vulkan:${number}`): Promise<DeviceRate>
   };
 }
 
+const precisionsOf = (hasMatrices: boolean) => PRECISIONS.filter((precision) => precision === "exact" || hasMatrices);
+
 function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): Device {
   return {
     id,
@@ -44,12 +47,12 @@ function described({ id, kind, name, memory, available, ...gpu }: GpuDevice): De
     instruction_sets: [],
     threads: 0,
     memory: { total: memory, available },
+    precisions: precisionsOf(gpu.fast),
     gpu: {
       driver: gpu.driver,
       exact: gpu.exact,
       fused_multiply_add: gpu.fused,
       flushes_denormals: gpu.flushesDenormals,
-      precisions: PRECISIONS.filter((precision) => precision === "exact" || gpu.fast),
       problem: gpu.problem || null,
     },
   };

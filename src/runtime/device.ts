@@ -185,8 +185,8 @@ export interface LoadOptions {
   /** Of a model with recurrent layers: states of sequences, and of prefixes that are kept; needed there. */
   recurrentStates?: number;
   /**
-   * Of the cpu: one of `Runtime.kernelSets`; the best by default. Bits do not depend on it. Of a GPU: "exact", the default, or "fast",
-   * which has bits of its own.
+   * Of the cpu: one of `Runtime.kernelSets`, the best by default, on which bits do not depend; one of `fastKernelSets`, which have
+   * bits of their own; or "fast", the matrix unit. Of a GPU: "exact", the default, or "fast", which has bits of its own.
    */
   kernelSet?: string;
   /**
@@ -239,8 +239,14 @@ export interface Runtime {
   readonly threads: number;
   /** Of the process-wide executor; takes effect between tasks. */
   setThreads(threads: number): void;
-  /** Instruction sets this machine can run, best last. */
+  /** Instruction sets this processor can run, best last. All give the same bits. */
   readonly kernelSets: readonly string[];
+  /**
+   * Of the fast family, whose bits are those of a matrix unit, best last: "amx" is that unit, what comes before has its bits by vectors.
+   */
+  readonly fastKernelSets: readonly string[];
+  /** Whether the processor has a matrix unit that this process may use, which precision "fast" multiplies with. */
+  readonly hasMatrixUnit: boolean;
   /**
    * Bytes that load() would take for weights, for one KV page of every group of layers, for one recurrent state (0: sequences
    * have none), and for one token of saved training activations; of the weights, those that a device must give at once (0: no

@@ -111,7 +111,7 @@ export interface NativeAddon {
   ): void;
   threads(): number;
   setThreads(threads: number): void;
-  kernelSets(): string[];
+  arithmetics(): { name: string; exact: boolean }[];
   availableMemory(device: string): number;
   gpus(hardware: boolean): Promise<GpuDevice[]>;
   gpuRate(device: string): Promise<DeviceRate>;

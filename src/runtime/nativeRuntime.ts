@@ -22,6 +22,12 @@ import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./p
 
 const PROGRESS_INTERVAL_MS = 50;
 
+const names = (wanted: (arithmetic: { name: string; exact: boolean }) => boolean): string[] =>
+  nativeAddon()
+    .arithmetics()
+    .filter(wanted)
+    .map(({ name }) => name);
+
 class NativeRuntime implements Runtime {
   constructor(
     readonly device: string,
@@ -34,7 +40,15 @@ class NativeRuntime implements Runtime {
   }
 
   get kernelSets(): readonly string[] {
-    return nativeAddon().kernelSets();
+    return names(({ exact }) => exact);
+  }
+
+  get fastKernelSets(): readonly string[] {
+    return names(({ name, exact }) => !exact && name !== "fast");
+  }
+
+  get hasMatrixUnit(): boolean {
+    return names(({ name }) => name === "fast").length > 0;
   }
 
   setThreads(threads: number): void {
@@ -91,8 +105,8 @@ function requireMemory(runtime: Runtime, { config, dtype, kvPages, recurrentStat
 /**
  * The compute of this process, on the processor or a GPU ("vulkan:0"). Threads are shared by all engines and worker threads
  * of the process, and default to the physical cores it may use; `threads` sets them for everyone. `gpuLayers`: of every model, the last
- * so many layers are the GPU's and the others the processor's. `precision`: "fast" takes a GPU's cooperative matrices, and loads
- * nothing where there are none.
+ * so many layers are the GPU's and the others the processor's. `precision`: "fast" takes the processor's matrix unit, or the
+ * GPU's cooperative matrices, and loads nothing where there are none.
  */
 export function openRuntime(
   options: { threads?: number; device?: string; gpuLayers?: number; precision?: Precision } = {},

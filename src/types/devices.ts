@@ -9,12 +9,14 @@ export interface Device {
   kind: "cpu" | "integrated" | "discrete" | "virtual" | "software" | "other";
   /** As the machine calls it. */
   name: string;
-  /** Of a processor: those of its own that anneal has kernels for, best last: that one is used. */
+  /** Of a processor: those of its own that anneal has kernels for, best last: that one is used, all with the same bits. */
   instruction_sets: readonly string[];
   /** Compute threads by default; 0 of a GPU. */
   threads: number;
   /** In bytes: `total` that the machine has, `available` that this process could take now. */
   memory: { total: number; available: number };
+  /** What the option `precision` may be: "fast" where a processor has AMX, or a GPU cooperative matrices. */
+  precisions: readonly Precision[];
   /** Absent: it is a processor. */
   gpu?: {
     /** Its driver's name and version. */
@@ -25,8 +27,6 @@ export interface Device {
     fused_multiply_add: boolean;
     /** Whether numbers below 2^-126 become zero, as on the processor. Where they do not, `exact` is said of all others. */
     flushes_denormals: boolean;
-    /** What the option `precision` may be: "fast" where it has cooperative matrices. */
-    precisions: readonly Precision[];
     /** Why models cannot run on it; null: they can. */
     problem: string | null;
   };

@@ -17,6 +17,8 @@ import { type Case, caseAdapter, caseFolder, expected, loadCase, pagesFrom, plai
 const runtime = openRuntime({ device: DEVICE });
 /** The GPU's own arithmetic is one. */
 const kernelSets = isGpu ? [undefined] : runtime.kernelSets;
+/** The bits of a matrix unit, by vectors where there is none. */
+const fastKernelSets = isGpu ? [] : runtime.fastKernelSets;
 const threads = runtime.threads;
 afterAll(() => runtime.setThreads(threads));
 
@@ -107,7 +109,7 @@ describe.each(
     (name) => name === "gemma3_odd" || name === "qwen3_5",
   ).flatMap((name) =>
     TYPES.flatMap((dtype) =>
-      kernelSets
+      [...kernelSets, ...(dtype === "bfloat16" ? fastKernelSets : [])]
         // Software multiply-adds: one model tells as much as four.
         .filter((kernelSet) => kernelSet !== "portable" || name === "mistral")
         .flatMap((kernelSet) =>
@@ -149,7 +151,8 @@ describe.each(
           expect(bits(await prefill(model, whole[i]!, adapter, () => chunk))).toEqual(bits(trained.logprobs[i]!));
         }
       }
-      const key = `${name} ${dtype} ${kvCache} ${adapter}`;
+      const family = fastKernelSets.includes(kernelSet!) ? "fast" : "exact";
+      const key = `${name} ${dtype} ${kvCache} ${adapter} ${family}`;
       const known = acrossKernelSets.get(key) ?? bits(trained.logprobs.flatMap((row) => [...row]));
       acrossKernelSets.set(key, known);
       expect(bits(trained.logprobs.flatMap((row) => [...row]))).toEqual(known);
@@ -219,6 +222,17 @@ describe.each(NUMBERS)("training in $dtype, $kvCache cache", ({ dtype, kvCache }
     for (const kernelSet of someOnGpu(others, () => false))
       expect(await learn({ threads: 2, kernelSet })).toEqual(once);
   });
+
+  it.skipIf(fastKernelSets.length === 0 || dtype === "float32")(
+    "learns the same bits within the fast family",
+    async () => {
+      const [first, ...others] = fastKernelSets;
+      const once = await learn({ threads: 1, kernelSet: first });
+      expect(once).not.toEqual(await learn({ threads: 1 }));
+      expect(await learn({ threads: 2, kernelSet: first, keepBytes: 1 })).toEqual(once);
+      for (const kernelSet of others) expect(await learn({ threads: 2, kernelSet })).toEqual(once);
+    },
+  );
 
   it("refuses a pass that its budget cannot hold, saying what it needs, and holds it within just that", async () => {
     const model = await loadCase("qwen3", { dtype, kvCache });

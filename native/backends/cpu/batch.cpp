@@ -1,5 +1,7 @@
 #include "batch.h"
 
+#include <numeric>
+
 namespace anneal::cpu {
 
 void Batch::clear() {
@@ -85,7 +87,10 @@ void Batch::list_queries(const Model& m) {
     q.group = m.groups()[i];
     q.positions.clear(), q.tiles.clear();
     for (int32_t position : positions) q.positions.insert(q.positions.end(), q.group, position);
-    const int per_tile = std::max(1, kAttentionRows / q.group);
+    int per_tile = std::max(1, kAttentionRows / q.group);
+    // Whole tiles of the matrix unit, where that leaves any.
+    const int whole = is_fast(m.kernels.isa) ? kLanes / std::gcd(kLanes, q.group) : 1;
+    if (per_tile > whole) per_tile = per_tile / whole * whole;
     for (size_t s = 0; s < sequences.size(); s++)
       for (int row = 0; row < sequences[s].rows; row += per_tile)
         q.tiles.push_back({int(s), sequences[s].row0 + row, std::min(per_tile, sequences[s].rows - row)});

@@ -26,6 +26,9 @@ struct Case {
   TestPool& one;
   TestPool& two;
   KvCache kv_cache = KvCache::exact;
+  // The family's, and the best of them.
+  std::span<const Isa> isas = kIsas;
+  Isa best = best_isa();
 
   DType dtype() const { return type == TensorFormat::f32 ? DType::f32 : DType::bf16; }
   Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096, kv_cache); }
@@ -47,7 +50,7 @@ struct Case {
 
   // One sequence, cut in every way; instruction sets; workers.
   void check_cuts(const std::vector<int32_t>& tokens, bool all_isas) {
-    Loaded reference = load(best_isa());
+    Loaded reference = load(best);
     std::vector<AdapterRef> adapters = {nullptr, reference.backend->load_adapter(saved.spec, saved.reader())};
     for (size_t a = 0; a < adapters.size(); a++) {
       const std::vector<float> wanted = logits_of(reference, one, tokens, adapters[a], 100000);
@@ -57,8 +60,8 @@ struct Case {
           expect(same_bits(logits_of(reference, *pool, tokens, adapters[a], chunk), wanted),
                  what + ": prefill in chunks of " + std::to_string(chunk) + ", " + std::to_string(pool->workers()) +
                      " workers");
-      for (Isa isa : kIsas) {
-        if (!all_isas || !kernels(isa, dtype()) || isa == best_isa()) continue;
+      for (Isa isa : isas) {
+        if (!all_isas || !kernels(isa, dtype()) || isa == best) continue;
         Loaded other = load(isa);
         const AdapterRef adapter = a ? other.backend->load_adapter(saved.spec, saved.reader()) : nullptr;
         expect(same_bits(logits_of(other, two, tokens, adapter, 50), wanted), what + " on " + isa_name(isa));
@@ -69,7 +72,7 @@ struct Case {
         return std::vector<float>(pass.logprobs(0).begin(), pass.logprobs(0).end() - 1);
       };
       const std::vector<float> logprobs =
-          logprobs_from(*kernels(best_isa(), dtype()), wanted, tokens, reference.vocab());
+          logprobs_from(*kernels(best, dtype()), wanted, tokens, reference.vocab());
       for (TestPool* pool : {&one, &two}) {
         reference.pool.pool = pool;
         auto pass = reference.backend->forward({&row, 1}, nullptr, adapters[a], {});
@@ -88,7 +91,7 @@ struct Case {
 
   // Decode steps of 16 sequences, three adapters and none among them, against each alone.
   void check_batches() {
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     const AdapterRef adapters[] = {nullptr, m.backend->load_adapter(saved.spec, saved.reader()),
                                    random_adapter(m, 3, 5), random_adapter(m, 20, 6)};
     const int vocab = m.vocab(), count = 16;
@@ -152,7 +155,7 @@ struct Case {
 
   // Sequences that begin alike, some longer than others, in one step: on pages of their own, and on pages in common.
   void check_shared_pages(const std::vector<int>& common, const std::vector<int>& own) {
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     const int vocab = m.vocab(), count = int(common.size());
     const std::vector<int32_t> beginning = some_tokens(*std::max_element(common.begin(), common.end()), vocab, 77);
     int pages = 0;
@@ -218,15 +221,15 @@ struct Case {
 
   void check_gradients(const Sequences& rows) {
     for (bool full : {false, true}) {
-      const auto wanted = gradients(best_isa(), one, rows, full);
+      const auto wanted = gradients(best, one, rows, full);
       const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
-      expect(gradients(best_isa(), two, rows, full) == wanted, what + "two workers");
-      expect(gradients(best_isa(), two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
-      expect(gradients(best_isa(), one, rows, full, {.keep_bytes = 1 << 20}) == wanted,
+      expect(gradients(best, two, rows, full) == wanted, what + "two workers");
+      expect(gradients(best, two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
+      expect(gradients(best, one, rows, full, {.keep_bytes = 1 << 20}) == wanted,
              what + "some layers computed again");
       check_room(rows, full, wanted);
-      for (Isa isa : {Isa::portable, Isa::neon, Isa::avx2, Isa::avx512})
-        if (kernels(isa, dtype()) && isa != best_isa())
+      for (Isa isa : isas)
+        if (kernels(isa, dtype()) && isa != best)
           expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
       const auto moved = after_steps(one, rows, full);
       expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
@@ -238,18 +241,18 @@ struct Case {
     const std::string what = name + (full ? " full" : " adapter") + " room of a pass: ";
     int64_t needed = 0;
     try {
-      gradients(best_isa(), two, rows, full, {.memory_budget = 1});
+      gradients(best, two, rows, full, {.memory_budget = 1});
     } catch (const NoRoom& error) {
       needed = error.needed;
     }
     expect(needed > 0, what + "one byte");
     try {
-      gradients(best_isa(), two, rows, full, {.memory_budget = needed - 1});
+      gradients(best, two, rows, full, {.memory_budget = needed - 1});
       expect(false, what + "a byte less than is needed");
     } catch (const NoRoom&) {}
     MemoryAccount outside;
     MemoryAccount::Scope scope(outside);
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     auto reader = saved.reader();
     auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
     const int64_t before = outside.bytes;
@@ -264,7 +267,7 @@ struct Case {
   }
 
   std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     auto reader = saved.reader();
     auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
     for (int step = 0; step < 2; step++) train_on(m, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
@@ -277,7 +280,7 @@ struct Case {
 
   // Rows that continue a shared prefix, against the same rows written out.
   void check_prefixes() {
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     const int vocab = m.vocab();
     auto reader = saved.reader();
     for (int prefix : {5, 64, 70, 128}) {
@@ -392,7 +395,7 @@ struct Case {
       std::map<std::string, Array> gradients;
     };
     auto numbers = [&](const ModelSpec& c, const Arrays& w, PassOptions options) {
-      Loaded m(c, w, best_isa(), one);
+      Loaded m(c, w, best, one);
       Numbers out;
       out.logits = logits_of(m, two, tokens, nullptr, 1000);
       out.decoded = logits_of(m, one, tokens, nullptr, 1);
@@ -424,7 +427,7 @@ struct Case {
     }
 
     // Adapters of every width, and one that is trained.
-    Loaded m(narrower, dropped, best_isa(), one);
+    Loaded m(narrower, dropped, best, one);
     const AdapterRef adapter = random_adapter(m, 8, 3);
     expect(same_bits(logits_of(m, two, tokens, adapter, 1000), logits_of(m, one, tokens, adapter, 7)),
            what + "decode and prefill with an adapter");
@@ -450,7 +453,7 @@ struct Case {
       std::vector<std::vector<float>> gradients;
     };
     auto numbers = [&](const ModelSpec& c, const Arrays& w) {
-      Loaded m(c, w, best_isa(), one);
+      Loaded m(c, w, best, one);
       Numbers out;
       out.logits = logits_of(m, two, tokens, nullptr, 1000);
       out.decoded = logits_of(m, one, tokens, nullptr, 1);
@@ -512,7 +515,7 @@ struct Case {
 
   // An aborted pass counts nothing.
   void check_aborts(const Sequences& rows) {
-    Loaded m = load(best_isa());
+    Loaded m = load(best);
     auto reader = saved.reader();
     auto trainable = m.backend->train_adapter(saved.spec, 1, &reader);
     train_on(m, one, rows, trainable.get());
@@ -546,7 +549,7 @@ struct Case {
     bool whole = false;
     std::vector<float> before, after;
     {
-      Loaded m = load(best_isa());
+      Loaded m = load(best);
       before = logits_of(m, one, rows[0], nullptr, 1000);
       auto trainable = m.backend->train_weights();
       train_on(m, two, rows, trainable.get());
@@ -554,7 +557,7 @@ struct Case {
       after = logits_of(m, one, rows[0], nullptr, 1000);
     }
     for (int64_t runs = 1; !whole; runs++) {
-      Loaded closing(folder, weights, type, best_isa(), aborting, 4096);
+      Loaded closing(folder, weights, type, best, aborting, 4096);
       auto trainable = closing.backend->train_weights();
       train_on(closing, two, rows, trainable.get());
       aborting.abort_after = aborting.runs + runs;
@@ -569,6 +572,26 @@ struct Case {
     }
   }
 };
+
+// The same of the family of the matrix unit, by the unit itself where there is one.
+void check_fast_family(Case c, const Sequences& rows, bool long_sequences) {
+  c.isas = kFastIsas;
+  bool any = false;
+  for (Isa isa : kFastIsas)
+    if (kernels(isa, DType::bf16)) c.best = isa, any = true;
+  if (!any) return;
+  c.name += " fast family";
+  for (KvCache cache : {KvCache::exact, KvCache::int8}) {
+    if (cache == KvCache::int8) c.kv_cache = cache, c.name += " int8 cache";
+    c.check_cuts(rows[1], true);
+    if (long_sequences) c.check_cuts(some_tokens(1100, 384, 9), false);
+    c.check_batches();
+    if (!c.saved.model.recurrent()) c.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
+    if (long_sequences) c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
+    c.check_gradients(rows);
+    c.check_prefixes();
+  }
+}
 
 }  // namespace
 
@@ -611,5 +634,6 @@ void check_bits(const std::string& folder) {
     c.check_aborted_steps(rows);
     if (name == "qwen2" || name == "llama") c.check_odd_widths(rows[0]);
     if (name == "llama") c.check_layer_shapes(rows[1]);
+    if (type == TensorFormat::bf16) check_fast_family(c, rows, name == "qwen3");
   }
 }

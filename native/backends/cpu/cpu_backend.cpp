@@ -23,6 +23,7 @@ constexpr int64_t kInlineMacs = 2 << 20;
 
 CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, backends::CacheSize cache)
     : model_(std::move(model)),
+      isa_(model_->kernels.isa),
       pool_(pool),
       pages_(model_->spec, model_->kernels, backends::page_groups(model_->spec)),
       states_(model_->spec),
@@ -43,6 +44,12 @@ std::vector<std::string> CpuBackend::gate_activations(const backends::GateText& 
   backends::GateText within = text;
   within.tokens = text.tokens.first(std::min(text.tokens.size(), room));
   return cpu::gate_activations(*model_, pages_, states_, within);
+}
+
+bool CpuBackend::set_exact(bool exact) {
+  if (!is_fast(isa_)) return false;
+  model_->kernels = *kernels(exact ? best_isa() : isa_, model_->kernels.type);
+  return true;
 }
 
 // Runs of one adapter stand together. The widest padded rank of their adapters.

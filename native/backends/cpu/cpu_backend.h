@@ -25,6 +25,7 @@ class CpuBackend final : public backends::Backend {
   const backends::PageGroups& page_groups() const override { return pages_.groups(); }
   int recurrent_states() const override { return states_.count(); }
   std::vector<std::string> gate_activations(const backends::GateText&) override;
+  bool set_exact(bool) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;
@@ -48,6 +49,7 @@ class CpuBackend final : public backends::Backend {
   void read_states(Team& team, int row0, int rows, float* to);
 
   std::unique_ptr<Model> model_;
+  const Isa isa_;
   Pool& pool_;
   Pages pages_;
   RecurrentStates states_;

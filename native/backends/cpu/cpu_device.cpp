@@ -1,5 +1,7 @@
 #include "cpu_device.h"
 
+#include <algorithm>
+
 #include "../../executor/machine.h"
 #include "cpu_backend.h"
 #include "train_pass.h"
@@ -7,11 +9,14 @@
 namespace anneal::cpu {
 namespace {
 
-const Kernels* kernels_named(const std::string& name, DType type) {
-  if (name.empty()) return kernels(best_isa(), type);
-  for (Isa isa : kIsas)
-    if (name == isa_name(isa)) return kernels(isa, type);
-  return nullptr;
+constexpr const char* kFast = "fast";
+
+Isa isa_named(const std::string& name) {
+  if (name.empty()) return best_isa();
+  if (name == kFast) return Isa::amx;
+  for (Isa isa : kFastIsas)
+    if (name == isa_name(isa)) return isa;
+  return *std::find_if(std::begin(kIsas), std::end(kIsas), [&](Isa isa) { return name == isa_name(isa); });
 }
 
 }  // namespace
@@ -35,11 +40,15 @@ backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {
   return {weight_bytes(m, k), page, activation_bytes_per_token(m, k), groups, int64_t(RecurrentStates(m).bytes())};
 }
 
-std::vector<std::string> CpuDevice::arithmetics() const {
-  std::vector<std::string> names;
+std::vector<backends::Arithmetic> CpuDevice::arithmetics() const {
+  std::vector<backends::Arithmetic> known;
   for (Isa isa : kIsas)
-    if (kernels(isa, DType::f32) && kernels(isa, DType::bf16)) names.push_back(isa_name(isa));
-  return names;
+    if (kernels(isa, DType::bf16) && isa != best_isa()) known.push_back({isa_name(isa), true});
+  known.push_back({isa_name(best_isa()), true});
+  for (Isa isa : kFastIsas)
+    if (kernels(isa, DType::bf16)) known.push_back({isa_name(isa), false});
+  if (has_matrix_unit()) known.push_back({kFast, false});
+  return known;
 }
 
 int64_t CpuDevice::available_memory() const { return executor::available_memory(); }
@@ -48,7 +57,12 @@ std::unique_ptr<backends::Backend> CpuDevice::load(const ModelSpec& m, backends:
                                                    const std::string& arithmetic, const TensorReader& read,
                                                    const std::function<bool(double)>& progress) const {
   require(m);
-  const Kernels& k = *kernels_named(arithmetic, dtype_of(m.format));
+  const Isa isa = isa_named(arithmetic);
+  if (is_fast(isa) && dtype_of(m.format) != DType::bf16)
+    throw backends::UnusableDevice(
+        "the processor's matrix unit multiplies models in bfloat16, not in float32: open it with that dtype, or with "
+        "precision \"exact\"");
+  const Kernels& k = *kernels(isa, dtype_of(m.format));
   std::unique_ptr<Weights> weights = load_weights(m, k, pool_, read, progress);
   if (!weights) return nullptr;
   return std::make_unique<CpuBackend>(std::make_unique<Model>(m, k, std::move(weights)), pool_, cache);

@@ -13,7 +13,8 @@ class CpuDevice final : public backends::Device {
 
   void require(const model::ModelSpec&) const override;
   backends::ModelMemory memory(const model::ModelSpec&) const override;
-  std::vector<std::string> arithmetics() const override;
+  // The exact family's instruction sets, the fast family's, and "fast": the matrix unit, where there is one.
+  std::vector<backends::Arithmetic> arithmetics() const override;
   std::unique_ptr<backends::Backend> load(const model::ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;

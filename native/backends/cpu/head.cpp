@@ -68,6 +68,8 @@ struct HeadPass {
 // Of a block's logits: every block reads the head twice, and transposes it. Of a window's transposed gradients.
 constexpr int64_t kLogitBytes = int64_t(160) << 20, kWindowBytes = int64_t(96) << 20;
 constexpr int kMaxBlockRows = 512;
+// Blocks are multiples of it: what the fast family sums at once over tokens.
+constexpr int kRowStep = 32;
 // Of a head that stays in the caches of cores.
 constexpr int64_t kCachedBytes = int64_t(4) << 20;
 
@@ -95,9 +97,9 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
     block_rows = 64;
   } else {
     // As few blocks as the memory allows, of nearly equal height.
-    const int most = int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), 16, kMaxBlockRows)) / 16 * 16;
+    const int most = int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kRowStep, kMaxBlockRows)) / kRowStep * kRowStep;
     const int count = std::max(1, (entries + most - 1) / most);
-    block_rows = std::max(16, ((entries + count - 1) / count + 15) / 16 * 16);
+    block_rows = std::max(kRowStep, round_up((entries + count - 1) / count, kRowStep));
   }
   blocks.resize(std::max<size_t>(blocks.size(), by_rows ? workers : 1));
   for (Block& b : blocks) {

@@ -25,7 +25,7 @@ class ActivationProbe;
 
 struct Model {
   ModelSpec spec;
-  const Kernels& kernels;
+  Kernels kernels;
   std::unique_ptr<Weights> weights;
   ActivationProbe* probe = nullptr;  // is shown every product
 

@@ -15,7 +15,7 @@ class SplitDevice final : public backends::Device {
   void require(const model::ModelSpec&) const override;
   // Of the second device; load() looks for what the first needs.
   backends::ModelMemory memory(const model::ModelSpec&) const override;
-  std::vector<std::string> arithmetics() const override { return second_->arithmetics(); }
+  std::vector<backends::Arithmetic> arithmetics() const override { return second_->arithmetics(); }
   std::unique_ptr<backends::Backend> load(const model::ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;

@@ -66,10 +66,10 @@ backends::ModelMemory VulkanDevice::memory_of(const ModelSpec& m) {
   return {weight_bytes(m, t), page, kept, {}, RecurrentStates::bytes(m)};
 }
 
-std::vector<std::string> VulkanDevice::arithmetics() const {
-  std::vector<std::string> names = {"exact"};
-  if (gpu_->facts().matrices) names.push_back("fast");
-  return names;
+std::vector<backends::Arithmetic> VulkanDevice::arithmetics() const {
+  std::vector<backends::Arithmetic> known = {{"exact", true}};
+  if (gpu_->facts().matrices) known.push_back({"fast", false});
+  return known;
 }
 
 std::unique_ptr<backends::Backend> VulkanDevice::load(const ModelSpec& m, backends::CacheSize cache,

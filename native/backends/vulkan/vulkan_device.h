@@ -23,7 +23,7 @@ class VulkanDevice final : public backends::Device {
   backends::ModelMemory memory(const ModelSpec& m) const override { return memory_of(m); }
   static backends::ModelMemory memory_of(const ModelSpec&);  // of any GPU
   // "fast", where there are cooperative matrices: of models of bfloat16.
-  std::vector<std::string> arithmetics() const override;
+  std::vector<backends::Arithmetic> arithmetics() const override;
   std::unique_ptr<backends::Backend> load(const ModelSpec&, backends::CacheSize, const std::string& arithmetic,
                                           const backends::TensorReader&,
                                           const std::function<bool(double)>& progress) const override;

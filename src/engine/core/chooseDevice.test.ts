@@ -13,9 +13,14 @@ function gpu(id: string, kind: GpuDevice["kind"], rest: Partial<GpuDevice> = {})
   return { id, name: id, driver: "a driver", kind, problem: "", ...memory, ...arithmetic, ...rest };
 }
 
-const chosen = (gpus: GpuDevice[], options: EngineOptions = {}) => {
+const chosen = (gpus: GpuDevice[], options: EngineOptions = {}, hasMatrixUnit = false) => {
   const resolved = resolveOptions({ home: null, device: "auto", ...options });
-  return chooseDevice(resolved, resolved.models, async () => gpus);
+  return chooseDevice(
+    resolved,
+    resolved.models,
+    async () => gpus,
+    () => hasMatrixUnit,
+  );
 };
 
 it("is the processor where nobody asks for a GPU", async () => {
@@ -77,7 +82,7 @@ describe("device auto", () => {
     await expect(chosen([lacking], { device: "gpu" })).rejects.toMatchObject({ code: "unusable_device" });
   });
 
-  it("has cooperative matrices where precision is fast, and is refused where nothing has", async () => {
+  it("has a matrix unit where precision is fast, and is refused where nothing has", async () => {
     const [plain, fast] = [gpu("vulkan:0", "discrete"), gpu("vulkan:1", "integrated", { fast: true })];
     const ofFast = (gpus: GpuDevice[], options: EngineOptions = {}) => chosen(gpus, { precision: "fast", ...options });
     expect(await ofFast([plain, fast])).toBe("vulkan:1");
@@ -88,6 +93,12 @@ describe("device auto", () => {
     await expect(ofFast([plain], { device: "gpu" })).rejects.toMatchObject(refused);
     await expect(ofFast([fast], { device: "cpu" })).rejects.toMatchObject(refused);
     await expect(ofFast([fast], { gpuLayers: 0 })).rejects.toMatchObject(refused);
+    const withAmx = (device: "cpu" | "gpu" | "auto", gpus: GpuDevice[]) =>
+      chosen(gpus, { precision: "fast", device }, true);
+    expect(await withAmx("cpu", [fast])).toBe("cpu");
+    expect(await withAmx("auto", [plain])).toBe("cpu");
+    expect(await withAmx("auto", [fast])).toBe("vulkan:1");
+    await expect(withAmx("gpu", [plain])).rejects.toMatchObject(refused);
   });
 
   it("gives way to what is asked for", async () => {

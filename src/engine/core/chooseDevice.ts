@@ -21,10 +21,11 @@ export async function chooseDevice(
   options: ResolvedOptions,
   models: readonly ModelOptions[],
   hardware: () => Promise<readonly GpuDevice[]> = () => listGpus({ hardware: true }),
+  hasMatrixUnit: () => boolean = () => openRuntime().hasMatrixUnit,
 ): Promise<string> {
   const { device } = options;
   const isFast = options.precision === "fast";
-  if (isFast && device === "cpu") throw lacksMatrices("the processor");
+  if (isFast && device === "cpu" && !hasMatrixUnit()) throw lacksMatrices("the processor");
   if (device !== "auto" && device !== "gpu") {
     const known = isFast ? (await listGpus()).find(({ id }) => id === device) : undefined;
     if (known && !known.fast) throw lacksMatrices(device);
@@ -38,7 +39,7 @@ export async function chooseDevice(
   if (device === "auto") {
     for (const gpu of gpus)
       if ((isFast || (gpu.exact && gpu.fused)) && (await holds(gpu, models, options))) return gpu.id;
-    if (isFast) throw lacksMatrices("this machine");
+    if (isFast && !hasMatrixUnit()) throw lacksMatrices("this machine");
     return "cpu";
   }
   if (gpus[0]) return gpus[0].id;
@@ -51,10 +52,12 @@ export async function chooseDevice(
 }
 
 const lacksMatrices = (what: string) =>
-  new UnavailableError(`${what} has no cooperative matrices, which precision "fast" multiplies with`, {
+  new UnavailableError(`${what} has no matrix unit, which precision "fast" multiplies with`, {
     code: "unusable_device",
     param: "precision",
-    hint: 'anneal devices says which GPU has them; precision "exact" is computed everywhere',
+    hint:
+      "it takes AMX of a processor, on Linux, or cooperative matrices of a GPU: anneal devices says which have them; precision " +
+      '"exact" is computed everywhere',
   });
 
 /** Whether a GPU computes all of the models, and has room for them at once. */

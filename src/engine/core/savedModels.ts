@@ -89,7 +89,8 @@ export class SavedModels {
       );
     }
     const { config, dtype } = of.device;
-    const runtime = use === "training" ? openRuntime() : this.#runtime;
+    // The processor trains all weights, with the bits that it samples with where it does that, too.
+    const runtime = use === "training" && this.#runtime.device !== "cpu" ? openRuntime() : this.#runtime;
     const needs = runtime.memory(config, dtype);
     const perContext = pagesOfContext(needs, of.contextLength, this.#options.tokenBudget);
     // What is compared with only, generates nothing.

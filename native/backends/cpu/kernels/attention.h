@@ -178,10 +178,17 @@ ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const float*
   }
 }
 
-// Keys of a block up to a position, in whole vectors.
+// Keys that products take up together.
+#ifdef ANNEAL_TILES
+constexpr int kKeyStep = kTileDepth;
+#else
+constexpr int kKeyStep = kLanes;
+#endif
+
+// Keys of a block up to a position, in whole steps.
 ANNEAL_INLINE int keys_up_to(int position, int block) {
   const int keys = position + 1 - block * kPage;
-  return keys < kPage ? round_to(keys, kLanes) : kPage;
+  return keys < kPage ? round_to(keys, kKeyStep) : kPage;
 }
 
 // Into the second-level cache: what products that are cut short have no time for.
@@ -195,6 +202,9 @@ ANNEAL_INLINE void fetch(const void* at, int64_t bytes) {
 template <class T, class Pages>
 ANNEAL_INLINE void multiply_page(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels,
                                  float* c, int64_t ldc, bool accumulate, Upcoming next) {
+#ifdef ANNEAL_TILES
+  return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);
+#endif
   constexpr int kStreamedRows = 6;
   if (Pages::kCoded || kWidensPairs<T> || m > kStreamedRows)
     return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);

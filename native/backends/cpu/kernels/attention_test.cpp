@@ -86,7 +86,7 @@ void test_attention_cases(KvCache format) {
         }
       }
       // With codes no probability, not even 1, is exact in bfloat16 once it is times a scale.
-      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.2e-2;
+      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.5e-2;
       std::vector<double> want = out;
       for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
       near(what, all, want, tolerance);
@@ -124,7 +124,7 @@ void test_attention_cases(KvCache format) {
         }
       }
       // Keys that come later do not exist for a row.
-      const Kernels& k = *kernels(best_isa(), type);
+      const Kernels& k = *sets(type).back();
       const int row = c.rows - 1, seen = positions[row] + 1;
       Cache shorter(k, hd, seen, given_key, given_value, format);
       shorter.sight = sight;

@@ -1,10 +1,13 @@
-// The product c[m][16 * panels] (+)= a[m][k] . W^T over panels of W.
+// The product c[m][16 * panels] (+)= a[m][k] . W^T over panels of W: of the exact family here, of the fast one in tiles.h.
 //
 // Each output is one chain of float32 sums over ascending k, whatever the tile, the row count or the instruction set:
 // float32, c = fma(a_k, w_k, c); bfloat16, pairs of k, c = fma(even, fma(odd, c)), as one vdpbf16ps does it. Blocking
 // over k stores the chain's value in c and takes it up again.
 #pragma once
 #include "panels.h"
+#ifdef ANNEAL_TILES
+#include "tiles.h"
+#endif
 
 namespace anneal::cpu {
 namespace {
@@ -377,6 +380,10 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
 template <class T>
 void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
                     int64_t ldc, bool accumulate, Upcoming next = {}) {
+#ifdef ANNEAL_TILES
+  if constexpr (kStep<T> == 2)
+    return multiply_tiles(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next.at, next.step);
+#endif
 #ifndef ANNEAL_PAIR_PRODUCT
   if constexpr (kStep<T> == 2)
     if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);

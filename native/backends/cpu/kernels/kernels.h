@@ -1,8 +1,8 @@
 // The arithmetic of the engine: one table of functions per instruction set and compute type.
 //
-// Every function gives the same bits on every instruction set, for every row count and every split of the work
-// among threads: a product is one chain of float32 sums over k per output; row reductions use 16 lanes and one
-// fixed tree; no libm. Callers have set the floating-point mode (FloatMode) on the calling thread.
+// Every function gives the same bits on every instruction set of a family, for every row count and every split of the
+// work among threads: a product is one chain of float32 sums over k per output (in the fast family of sums of 32 k);
+// row reductions use 16 lanes and one fixed tree; no libm. Callers have set the floating-point mode (FloatMode) on the calling thread.
 //
 // Compute type T is float32 or bfloat16. Pointers to T are `void*`; "padded" means rounded up to a multiple of
 // Kernels::k_step (1 for float32, 2 for bfloat16) with zeros in the padding.
@@ -21,11 +21,18 @@
 namespace anneal::cpu {
 
 enum class DType : uint8_t { f32, bf16 };
-// With vnni, byte products of quantised weights have instructions of their own; all else is as in the set before.
-enum class Isa : uint8_t { portable, neon, avx2, avxvnni, avx512, avx512vnni, avx512bf16 };
-// Of every architecture; of those that a machine runs, the later is the faster.
+// With vnni, byte products of quantised weights have instructions of their own; all else is as in the set before. Those
+// from amx_avx2 on are the fast family, which multiplies bfloat16 with bits of its own (see tiles.h): by the matrix unit,
+// or with its bits by vectors.
+enum class Isa : uint8_t {
+  portable, neon, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx_avx2, amx_avx512, amx,
+};
+// The exact family, of every architecture. Of those that a machine runs the later is the faster, but for bfloat16 on
+// processors that multiply its pairs slower than they widen them: see best_isa().
 constexpr Isa kIsas[] = {Isa::portable, Isa::neon,       Isa::avx2,      Isa::avxvnni,
                          Isa::avx512,   Isa::avx512vnni, Isa::avx512bf16};
+constexpr Isa kFastIsas[] = {Isa::amx_avx2, Isa::amx_avx512, Isa::amx};
+constexpr bool is_fast(Isa isa) { return isa >= Isa::amx_avx2; }
 
 constexpr int kLanes = 16;        // columns of a panel, lanes of a row reduction
 using backends::kPage;            // token positions of a KV page = keys of an attention block
@@ -315,9 +322,13 @@ inline int64_t delta_state_floats(int key_dim, int value_dim) {
   return int64_t(key_dim) * ((value_dim + kLanes - 1) / kLanes * kLanes);
 }
 
-// Null when this machine cannot run it.
+// Null when this machine cannot run it. The fast family's float32 is the exact one's.
 const Kernels* kernels(Isa isa, DType type);
+// Of the exact family, the fastest at bfloat16: measured once, within a millisecond, where that is not plain.
 Isa best_isa();
+// Whether the operating system lets this process use the matrix unit, which is asked for here. Without it the fast
+// family is no faster than the exact one.
+bool has_matrix_unit();
 const char* isa_name(Isa isa);
 
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }

@@ -138,8 +138,17 @@ void bench_elementwise(DType type) {
 
 }  // namespace
 
+void bench_family();
+
 void bench() {
   bench_memory();
+  bench_family();
+  is_fast_family = true;
+  std::printf("the fast family\n");
+  bench_family();
+}
+
+void bench_family() {
   for (DType type : {DType::bf16, DType::f32}) {
     bench_gemm(type, 3072, 1024, {1, 8, 16, 64, 512});
     bench_gemm(type, 192, 192, {64, 512, 4096});

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,21 +39,25 @@ struct Block {
   void* at;
 };
 
+// Which family is tried.
+inline bool is_fast_family = false;
 inline std::vector<const Kernels*> sets(DType type) {
   std::vector<const Kernels*> all;
-  for (Isa isa : kIsas)
+  for (Isa isa : is_fast_family ? std::span<const Isa>(kFastIsas) : std::span<const Isa>(kIsas))
     if (const Kernels* k = kernels(isa, type)) all.push_back(k);
   return all;
 }
 inline const char* name(DType t) { return t == DType::f32 ? "float32" : "bfloat16"; }
 
-// Runs on every instruction set; all must give the bits of the portable one, which are returned. NaNs count as equal.
+// Runs on every instruction set of the family; all must give the bits of the first one, which are returned. NaNs count as
+// equal.
 inline Floats same_everywhere(DType type, const std::string& what, const std::function<Floats(const Kernels&)>& run) {
   Floats first;
+  const Kernels* reference = nullptr;
   for (const Kernels* k : sets(type)) {
     Floats got = run(*k);
-    if (k->isa == Isa::portable) {
-      first = got;
+    if (!reference) {
+      first = got, reference = k;
       continue;
     }
     size_t bad = 0, at = 0;
@@ -61,8 +66,8 @@ inline Floats same_everywhere(DType type, const std::string& what, const std::fu
         if (!bad++) at = i;
       }
     char text[256];
-    std::snprintf(text, sizeof text, "%s %s: %s differs from portable in %zu of %zu (first at %zu: %.9g, %.9g)",
-                  what.c_str(), name(type), isa_name(k->isa), bad, got.size(), at, bad ? got[at] : 0,
+    std::snprintf(text, sizeof text, "%s %s: %s differs from %s in %zu of %zu (first at %zu: %.9g, %.9g)",
+                  what.c_str(), name(type), isa_name(k->isa), isa_name(reference->isa), bad, got.size(), at, bad ? got[at] : 0,
                   bad ? first[at] : 0);
     expect(!bad && got.size() == first.size(), text);
   }

@@ -6,6 +6,7 @@
 namespace anneal::cpu::test {
 
 void test_products();
+void test_sums_of_tiles();
 void test_quantized();
 void test_reference_blocks(const std::string& folder);
 void test_rows();
@@ -30,6 +31,17 @@ int main(int argc, char** argv) {
   test::test_delta_rule();
   test::test_sampling();
   test::test_quantized();
+  if (!kernels(kFastIsas[0], DType::bf16)) {
+    std::printf("the fast family has no kernels here\n");
+  } else {
+    std::printf("the fast family, %s\n", has_matrix_unit() ? "also by the matrix unit" : "without a matrix unit");
+    test::is_fast_family = true;
+    test::test_sums_of_tiles();
+    test::test_products();
+    test::test_attention();
+    test::test_quantized();
+    test::is_fast_family = false;
+  }
   if (argc > 1) test::test_reference_blocks(argv[1]);
   std::printf("%d checks, %d failed\n", test::checks, test::failures);
   return test::failures ? 1 : 0;

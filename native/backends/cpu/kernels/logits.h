@@ -13,7 +13,7 @@ template <class Body> ANNEAL_INLINE void each_block(int n, Body&& body) {
 }
 
 // (maximum, sum of e^(x - maximum)) of each block, combined in ascending order. -infinity is a logit like any other.
-float log_sum_exp(const float* logits, int n) {
+inline float log_sum_exp(const float* logits, int n) {
   float maximum = kLowest, sum = 0;
   each_block(n, [&](int b, int count) {
     const float* x = logits + b;
@@ -37,7 +37,7 @@ ANNEAL_INLINE F32x16 entropy_term(F32x16 t, F32x16 p) {
 }
 
 // -sum p ln p with p = e^(x - lse).
-float entropy(const float* logits, int n, float lse) {
+inline float entropy(const float* logits, int n, float lse) {
   float result = 0;
   each_block(n, [&](int b, int count) {
     F32x16 total = zero();
@@ -128,13 +128,13 @@ void policy_residual(const float* logits, int n, float lse, float entropy, int t
 }
 
 // x = cap * tanh(x / cap).
-void soft_cap(float* x, int n, float cap) {
+inline void soft_cap(float* x, int n, float cap) {
   const F32x16 inward = all(1 / cap), outward = all(cap);
   each16(n, [&](int64_t i, auto lanes) { store(x + i, tanh(load(x + i, lanes) * inward) * outward, lanes); });
 }
 
 // y = s * x; y may be x.
-void scale(const float* x, int n, float s, float* y) {
+inline void scale(const float* x, int n, float s, float* y) {
   each16(n, [&](int64_t i, auto lanes) { store(y + i, all(s) * load(x + i, lanes), lanes); });
 }
 

@@ -189,6 +189,34 @@ void test_panels() {
 
 }  // namespace
 
+// The fast family's sums, as Intel's manual describes TDPBF16PS: one number at a time.
+void test_sums_of_tiles() {
+  for (auto [n, k] : {std::pair{16, 2}, {17, 7}, {48, 64}, {33, 31}, {80, 24}, {112, 515}, {64, 2100}}) {
+    const int rows = 37, width = int(panels_of(n)) * 16, lda = (k + 3) & ~1;
+    const Floats a = kept(DType::bf16, normals(size_t(rows) * k)), w = kept(DType::bf16, normals(size_t(n) * k)),
+                 c0 = normals(size_t(rows) * width);
+    Floats want = c0;
+    for (int r = 0; r < rows; r++)
+      for (int j = 0; j < n; j++) {
+        float& c = want[size_t(r) * width + j];
+        for (int k0 = 0; k0 < k; k0 += 32) {
+          float sums[2] = {};
+          for (int i = k0; i < std::min(k, k0 + 32); i++)
+            sums[i % 2] = std::fma(a[size_t(r) * k + i], w[size_t(j) * k + i], sums[i % 2]);
+          c += sums[0] + sums[1];
+        }
+      }
+    for (const Kernels* kernel : sets(DType::bf16)) {
+      Block left = rounded(*kernel, a, rows, k, lda), right = packed(*kernel, w, n, k);
+      Floats got = c0;
+      kernel->gemm(left.at, lda, rows, right.at, k, int(panels_of(n)), got.data(), width, true);
+      bool same = true;
+      for (int r = 0; r < rows; r++) same &= !std::memcmp(&got[r * width], &want[r * width], size_t(n) * 4);
+      expect(same, "sums of tiles n=" + std::to_string(n) + " k=" + std::to_string(k) + " " + isa_name(kernel->isa));
+    }
+  }
+}
+
 void test_products() {
   test_rounding();
   test_products_of_any_bits();
