@@ -56,7 +56,7 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
     codes.size(rows, head.k / kCodeGroup);
     const Linear* const weights[] = {&head};
     const Input input = with_codes(alone, m.kernels, normed, rows, weights, 1, codes);
-    const Split split = split_product(alone, rows, panels_of(head.n));
+    const Split split = split_product(alone, m.kernels, rows, panels_of(head.n));
     for (int64_t chunk = 0; chunk < split.chunks(); chunk++)
       probe.compare(m.kernels, head, input, tile_of(split, chunk));
   }

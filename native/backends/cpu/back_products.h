@@ -62,7 +62,7 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
                  : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
   };
   if (p.terms[0].transposed) {
-    const Split split = split_product(team, p.rows, panels);
+    const Split split = split_product(team, k, p.rows, panels);
     team.each(split.chunks(), [&](int64_t chunk, int worker) {
       const Tile t = tile_of(split, chunk);
       const int col = t.panel * kLanes;

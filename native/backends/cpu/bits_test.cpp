@@ -589,6 +589,8 @@ void check_fast_family(Case c, const Sequences& rows, bool long_sequences) {
     if (!c.saved.model.recurrent()) c.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
     if (long_sequences) c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
     c.check_gradients(rows);
+    // So many rows that they stay with their worker.
+    if (long_sequences) c.check_gradients({some_tokens(333, 384, 1), some_tokens(250, 384, 2), some_tokens(90, 384, 3)});
     c.check_prefixes();
   }
 }

@@ -150,7 +150,7 @@ bool CpuBackend::project_logits(Team& team, std::span<const Run> runs) {
   if (head.takes_codes()) codes_.size(wanted, head.k / kCodeGroup);
   const Linear* const weights[] = {&head};
   const Input input = with_codes(team, k, normed_, wanted, weights, 1, codes_);
-  const Split split = split_product(head_team, wanted, panels_of(head.n));
+  const Split split = split_product(head_team, k, wanted, panels_of(head.n));
   head_team.each(split.chunks(),
                  [&](int64_t chunk, int) { head_tile(m, input, tile_of(split, chunk), logits_.values); });
   return team.ok() && head_team.ok();

@@ -37,7 +37,7 @@ struct HeadPass {
     });
     const Linear* const weights[] = {&head};
     const Input input = with_codes(team, k, b.normed, rows, weights, 1, b.codes);
-    const Split split = split_product(team, rows, panels_of(head.n));
+    const Split split = split_product(team, k, rows, panels_of(head.n));
     team.each(split.chunks(), [&](int64_t chunk, int) { head_tile(m, input, tile_of(split, chunk), b.logits); });
   }
 

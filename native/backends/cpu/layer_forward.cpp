@@ -85,7 +85,7 @@ void add_product(Team& team, const ProjectionTile& tile, int p, const Input& x, 
                  const Matrix& from, const Matrix& to, Workspace& ws) {
   const int n = tile.m.spec.hidden;
   const float scale = tile.m.residual_scale(tile.layer);
-  const Split split = split_product(team, rows, panels_of(n));
+  const Split split = split_product(team, tile.m.kernels, rows, panels_of(n));
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
     const int64_t col = int64_t(t.panel) * kLanes;
@@ -112,7 +112,7 @@ void round_products(Team& team, const ProjectionTile& tile, const int* projectio
   int64_t from[kDeltaInputs + 1] = {};
   const auto width = [&](int i) { return tile.m.weights->layers[tile.layer].projections[projections[i]].n; };
   for (int i = 0; i < count; i++) {
-    splits[i] = split_product(team, rows, panels_of(width(i)));
+    splits[i] = split_product(team, tile.m.kernels, rows, panels_of(width(i)));
     from[i + 1] = from[i] + splits[i].chunks();
   }
   team.each(from[count], [&](int64_t chunk, int worker) {
@@ -238,7 +238,7 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   lora_down(team, m, batch, layer, gate_up, 2, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, gate_up, 2, run);
   const Rows gate = a.gate.from(row0), up = a.up.from(row0);
-  const Split split = split_product(team, rows, panels_of(intermediate), 2);
+  const Split split = split_product(team, m.kernels, rows, panels_of(intermediate), 2);
   team.each(split.chunks(), [&](int64_t chunk, int worker) {
     const Tile t = tile_of(split, chunk);
     const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, intermediate - col);

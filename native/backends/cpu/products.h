@@ -50,9 +50,11 @@ inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Ti
     q.product(x.codes + t.row * x.codes_ld, x.codes_ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
 }
 
-// width: outputs that are computed together (gate and up: 2).
-inline Split split_product(const Team& team, int rows, int panels, int width = 1) {
-  Split s{rows, panels, std::min(rows, kTileRows), std::min(panels, kTilePanels), team.workers()};
+// width: outputs that are computed together (gate and up: 2). The matrix unit multiplies so fast that weights must serve
+// more rows for each time that they are read.
+inline Split split_product(const Team& team, const Kernels& k, int rows, int panels, int width = 1) {
+  const int more = is_fast(k.isa) && rows > kTileRows ? 2 : 1;
+  Split s{rows, panels, std::min(rows, kTileRows * more), std::min(panels, kTilePanels / more), team.workers()};
   if (team.workers() > 1)
     while (s.group * width > 3 && s.chunks() < 4 * team.workers())
       s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;

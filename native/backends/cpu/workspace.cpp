@@ -40,8 +40,13 @@ void Workspace::configure_backward(const Model& m, int lora_columns) {
 void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
   const Widths& c = m.widest();
   // A layer that stays in a core's cache is best applied to a run of rows at a time.
-  by_rows = count > 1 && m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count;
-  if (by_rows) {
+  // The matrix unit is so fast that rows had better stay with the core that has them in its cache.
+  const bool stays = is_fast(m.kernels.isa) && rows >= kTileRows * count;
+  by_rows = count > 1 && (stays || (m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count));
+  if (stays) {
+    const int turns = (rows + kStayingRows * count - 1) / (kStayingRows * count), step = std::max(block, 32);
+    run_rows = round_up((rows + turns * count - 1) / (turns * count), step);
+  } else if (by_rows) {
     run_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
     if (block > 1) run_rows = block;
   } else {

@@ -13,6 +13,10 @@ struct RowStore : Rows {
   Buffer memory;
   void size(int64_t rows, int64_t cols, const Kernels& k) {
     elem = k.elem, ld = padded(cols);
+    // Long rows an odd number of cache lines apart: neighbours would share few places of a cache, and tiles are loaded
+    // from 16 of them.
+    constexpr int64_t kLine = 64, kLong = 1024;
+    if (is_fast(k.isa) && ld * elem >= kLong) ld = (ld * elem / kLine | 1) * kLine / elem;
     memory.reserve(size_t(rows) * ld * elem);
     data = memory.data();
   }
@@ -118,6 +122,7 @@ struct Workspace {
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12, kTileFloats = 2 * kTileRows * kTilePanels * kLanes;
 constexpr int kRunRows = 512;                                    // rows of a run that all workers share
+constexpr int kStayingRows = kTileRows;                      // of one that a worker of the fast family has alone
 constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
 static_assert(kRunRows * kBackwardColumns <= kTileFloats);
 

@@ -16,14 +16,17 @@ namespace {
 constexpr int kTileDepth = 32, kTileHeight = 16;  // of a tile of activations
 constexpr int kTileElements = kTileDepth * kLanes;
 constexpr int kPassRows = 2 * kTileHeight;  // that go through a panel together
-constexpr int kPassK = 1024;              // of activations that stay in a cache while panels pass
+constexpr int kPassK = 512;               // for which two panels stay in the first-level cache
 constexpr int kTilesAhead = 6;            // of a panel, where few rows wait for memory
 
-// What is fetched while panels are multiplied: for every tile of theirs so many lines, one after the other.
+// What is fetched while panels are multiplied: of the lines that stand for each tile of theirs, one after the other, so
+// many from `first` on.
 struct TileFetch {
   const char* at;
   int lines;
   int64_t panel;  // bytes from what the next panel fetches
+  int stride;     // bytes from what the next tile fetches
+  int first = 0;
 };
 
 // Activations and panels of the last k, filled up to 32 with zeros.
@@ -141,8 +144,8 @@ void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int6
   Pass::begin(c, ldc, accumulate);
   for (int s = 0; s < steps; s++) {
     for (int j = 0; j < NR; j++)
-      for (int i = 0; i < fetch.lines; i++) prefetch(fetch.at + j * fetch.panel + i * 64);
-    fetch.at += fetch.lines * 64;
+      for (int i = 0; i < fetch.lines; i++) prefetch(fetch.at + j * fetch.panel + (fetch.first + i) * 64);
+    fetch.at += fetch.stride;
     Pass::step(a + s * kTileDepth, lda, w + int64_t(s) * kTileElements, panel);
   }
   if (last) Pass::step(last->a[0], kTileDepth, last->w[0], kTileElements);
@@ -210,73 +213,90 @@ void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int6
 
 #endif
 
-// Rows of one pass over all panels, `steps` tiles of k and what `last_k` is left after them.
-template <int most, bool two_tiles>
-ANNEAL_INLINE void multiply_pass(const bf16* a, int64_t lda, int rows, const bf16* w, int64_t panel, int steps,
-                                 int last_k, LastTiles& last, int npanels, float* c, int64_t ldc, bool accumulate,
-                                 TileFetch fetch) {
-  if (last_k) last.set_rows(a + steps * kTileDepth, lda, rows, last_k);
-  for (int p = 0; p < npanels;) {
-    const int left = npanels - p < most ? npanels - p : most;
-    const bf16* from = w + p * panel;
-    if (last_k) last.set_panels(from + int64_t(steps) * kTileElements, panel, left, last_k);
-    TileFetch own = fetch;
-    own.at += p * fetch.panel;
-    const auto take = [&]<int NR>() {
-      multiply_tiles_of<NR, two_tiles>(a, lda, rows, from, panel, steps, last_k ? &last : nullptr, c + p * kLanes, ldc,
-                                       accumulate, own);
-      p += NR;
-    };
-    if constexpr (most == 4) {
-      if (left >= 4) {
-        take.template operator()<4>();
-        continue;
-      }
-      if (left == 3) {
-        take.template operator()<3>();
-        continue;
-      }
+// Some rows over all panels, `steps` tiles of k and what `last_k` is left after them.
+struct TileProduct {
+  const bf16* a;
+  int64_t lda;
+  const bf16* w;
+  int64_t panel;
+  int steps, last_k, npanels;
+  float* c;
+  int64_t ldc;
+  bool accumulate;
+  TileFetch fetch;
+
+  // At most kPassRows rows: one tile of them by up to `most` panels at a time, or two tiles by up to two.
+  template <int most, bool two_tiles> void pass(int row, int rows, LastTiles& last) const {
+    const bf16* from = a + row * lda;
+    if (last_k) last.set_rows(from + steps * kTileDepth, lda, rows, last_k);
+    for (int p = 0; p < npanels;) {
+      const int left = npanels - p < most ? npanels - p : most;
+      if (last_k) last.set_panels(w + p * panel + int64_t(steps) * kTileElements, panel, left, last_k);
+      p += panels<two_tiles>(p, left, from, rows, last, c + row * ldc, fetch);
     }
-    if constexpr (most >= 2) {
-      if (left >= 2) {
-        take.template operator()<2>();
-        continue;
-      }
-    }
-    take.template operator()<1>();
   }
-}
+
+  // `rows`, a multiple of kPassRows: all of them over two panels after the other, which stay in the first-level cache.
+  void passes(int rows, LastTiles& last) const {
+    const int count = rows / kPassRows, lines = (fetch.lines + count - 1) / count;
+    for (int p = 0; p < npanels;) {
+      const int left = npanels - p < 2 ? npanels - p : 2;
+      if (last_k) last.set_panels(w + p * panel + int64_t(steps) * kTileElements, panel, left, last_k);
+      TileFetch share = fetch;
+      for (int row = 0; row < rows; row += kPassRows) {
+        const bf16* from = a + row * lda;
+        if (last_k) last.set_rows(from + steps * kTileDepth, lda, kPassRows, last_k);
+        // Every pass fetches its share of what is read next.
+        share.first = row / kPassRows * lines;
+        share.lines = fetch.lines - share.first < lines ? fetch.lines - share.first : lines;
+        panels<true>(p, left, from, kPassRows, last, c + row * ldc, share);
+      }
+      p += left;
+    }
+  }
+
+ private:
+  template <bool two_tiles>
+  int panels(int p, int count, const bf16* from, int rows, const LastTiles& last, float* to, TileFetch own) const {
+    own.at += p * own.panel;
+    const auto take = [&]<int NR>() {
+      multiply_tiles_of<NR, two_tiles>(from, lda, rows, w + p * panel, panel, steps, last_k ? &last : nullptr,
+                                       to + p * kLanes, ldc, accumulate, own);
+      return NR;
+    };
+    if constexpr (!two_tiles) {
+      if (count == 4) return take.template operator()<4>();
+      if (count == 3) return take.template operator()<3>();
+    }
+    return count == 2 ? take.template operator()<2>() : take.template operator()<1>();
+  }
+};
 
 // c [m][16 * npanels] (+)= a [m][k] . W^T over neighbouring panels of `panel` elements. Of what lies at `next`,
 // `next_step` bytes are fetched for every 64 bytes of the panels; null: what lies behind them is.
 inline void multiply_tiles(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels,
                            float* c, int64_t ldc, bool accumulate, const char* next, int64_t next_step) {
   LastTiles last;
-  const int64_t panel_bytes = panel * int64_t(sizeof(bf16));
   // Few rows go from panel to panel, which memory reads faster than several at a time.
   const bool streams = m <= kTileHeight && k >= kStreamedK && !next;
+  const int whole = m / kPassRows * kPassRows, rest = m - whole;
   int k0 = 0;
   do {
-    const int depth = k - k0 < kPassK ? k - k0 : kPassK, steps = depth / kTileDepth, last_k = round_to(depth % kTileDepth, 2);
-    for (int row = 0; row < m; row += kPassRows) {
-      const int rows = m - row < kPassRows ? m - row : kPassRows;
-      const bf16 *rows_at = a + row * lda + k0, *panels_at = w + int64_t(k0) * kLanes;
-      float* to = c + row * ldc;
-      const bool add = accumulate || k0 > 0;
-      TileFetch fetch{nullptr, 0, panel_bytes};
-      if (row == 0 && next)
-        fetch = {next + int64_t(k0) * kLanes * int64_t(sizeof(bf16)), int(next_step / 4), panel_bytes};
-      else if (row == 0)
-        fetch = {(const char*)(panels_at + (streams ? kTilesAhead * kTileElements : 4 * panel)), kTileHeight, panel_bytes};
-      if (rows > kTileHeight)
-        multiply_pass<2, true>(rows_at, lda, rows, panels_at, panel, steps, last_k, last, npanels, to, ldc, add, fetch);
-      else if (streams)
-        multiply_pass<1, false>(rows_at, lda, rows, panels_at, panel, steps, last_k, last, npanels, to, ldc, add,
-                                fetch);
-      else
-        multiply_pass<4, false>(rows_at, lda, rows, panels_at, panel, steps, last_k, last, npanels, to, ldc, add,
-                                fetch);
-    }
+    const int depth = k - k0 < kPassK ? k - k0 : kPassK;
+    const bf16* at = w + int64_t(k0) * kLanes;
+    const int lines = next ? int(next_step / 4) : kTileHeight;
+    const TileFetch fetch{next ? next + int64_t(k0) * kLanes * int64_t(sizeof(bf16))
+                               : (const char*)(at + (streams ? kTilesAhead * kTileElements : 2 * panel)),
+                          lines, panel * int64_t(sizeof(bf16)), lines * 64};
+    TileProduct product{a + k0, lda, at, panel, depth / kTileDepth, round_to(depth % kTileDepth, 2), npanels, c, ldc,
+                        accumulate || k0 > 0, fetch};
+    if (whole > 0) product.passes(whole, last), product.fetch.lines = 0;
+    if (rest > kTileHeight)
+      product.pass<2, true>(whole, rest, last);
+    else if (rest > 0 && streams)
+      product.pass<1, false>(whole, rest, last);
+    else if (rest > 0)
+      product.pass<4, false>(whole, rest, last);
     k0 += depth;
   } while (k0 < k);
 }
