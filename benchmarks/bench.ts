@@ -12,6 +12,8 @@
  * `--shape` the config.json of any Llama or Qwen3 model. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
+ * Where the processor has a matrix unit (AMX), anneal is measured on it as well, as "anneal fast": with `--precision fast`.
+ *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
  * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--precision fast` has
  * anneal multiply on cooperative matrices, and bounds by those. `--shape tiny --cap 32` tries all of that on a device in software.
@@ -27,7 +29,7 @@ import { availableParallelism, cpus, tmpdir, totalmem } from "node:os";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
 import { trainingWords } from "../src/cli/demoWords.js";
-import { listGpus, measureGpu } from "../src/runtime/runtime.js";
+import { listGpus, measureGpu, openRuntime } from "../src/runtime/runtime.js";
 import { type MachineRate, machineProbe } from "./machineProbe.js";
 import { randomFolder, shapeOf } from "./modelShapes.js";
 import { chats } from "./speed/chats.js";
@@ -44,7 +46,10 @@ const { values: options } = parseArgs({
     precision: { type: "string", default: "exact" },
     cap: { type: "string", default: "1000000" },
     shape: { type: "string" },
-    program: { type: "string", default: "anneal,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl" },
+    program: {
+      type: "string",
+      default: "anneal,anneal fast,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl",
+    },
     threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
     rounds: { type: "string", default: "3" },
     python: { type: "string", multiple: true, default: ["python3"] },
@@ -58,7 +63,11 @@ const { values: options } = parseArgs({
 const { threads, folder, device, cap } = options;
 const isGpu = device !== "cpu";
 const isFast = options.precision === "fast";
-if (isFast && !isGpu) throw new RangeError("--precision fast: a GPU's, named by --device");
+if (isFast && !isGpu) {
+  throw new RangeError(
+    "--precision fast: a GPU's, named by --device; the processor's is measured beside, as \"anneal fast\"",
+  );
+}
 const workloads = workloadsOf(device, Number(cap));
 const rounds = Number(options.rounds);
 const only = (
@@ -103,6 +112,7 @@ function commands(shape: string, path: string): Record<string, string[] | null> 
   }
   return {
     anneal: tsx("anneal.ts", path, threads, ...(options.kernels ? ["--kernels", options.kernels] : [])),
+    "anneal fast": openRuntime().hasMatrixUnit ? tsx("anneal.ts", path, threads, "--kernels", "fast") : null,
     "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
     onnxruntime: tsx("onnxRuntime.ts", path, threads, shape),
     torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cpu", options["torch-type"]),
@@ -262,7 +272,7 @@ const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);
 const document = [
   "# anneal beside its peers",
   `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
-  "Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is.",
+  'Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is. "anneal fast" is `--precision fast`, of processors with a matrix unit.',
   [...notes, ...limits].join("\n"),
   ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, machineRate.best)] : []),
   scores.join("\n"),

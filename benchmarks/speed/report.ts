@@ -62,15 +62,21 @@ function rows(measured: Measured): Row[] {
 
 /** A table in Markdown: tokens per second, unless the work says otherwise. */
 export function table(all: readonly Measured[], machine: MachineRate): string {
-  const head =
-    "| | | per second | range | CPU s / 1,000 | anneal is faster by | less CPU by | of the bound then | of the bound at best |";
+  const hasFast = all.some(({ results }) => results.some(({ program }) => program === "anneal fast"));
+  const head = [
+    "| | | per second | range | CPU s / 1,000 | anneal is faster by",
+    ...(hasFast ? ["fast is faster by"] : []),
+    "less CPU by | of the bound then | of the bound at best |",
+  ].join(" | ");
   const lines = all.flatMap((one) => {
     const list = rows(one);
     const bound = boundRate(one, machine);
     const ours = list.find(({ program }) => program === "anneal");
+    const fast = list.find(({ program }) => program === "anneal fast");
     return list.map((row, i) => {
       const isOurs = row === ours;
-      const ratio = ours && !isOurs ? `${(ours.rate / row.rate).toFixed(2)}x` : "";
+      const ratio = (of: Row | undefined) =>
+        of && row !== ours && row !== fast ? `${(of.rate / row.rate).toFixed(2)}x` : "";
       const less = ours?.cpu && row.cpu && !isOurs ? `${(row.cpu / ours.cpu).toFixed(2)}x` : "";
       const share = bound === null || !isOurs ? "" : `${percent(row.rate / bound)} of ${short(bound)}`;
       const cells = [
@@ -79,7 +85,8 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
         short(row.rate),
         `${short(row.slowest)} - ${short(row.fastest)}`,
         row.cpu === null ? "" : short(row.cpu),
-        ratio,
+        ratio(ours),
+        ...(hasFast ? [fast && isOurs ? `${(fast.rate / row.rate).toFixed(2)}x` : ratio(fast)] : []),
         less,
         row.share === null ? "" : percent(row.share),
         share,
@@ -87,11 +94,12 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
       return `| ${cells.join(" | ")} |`;
     });
   });
-  return [head, "|---|---|---|---|---|---|---|---|---|", ...lines].join("\n");
+  return [head, `|${"---|".repeat(head.split("|").length - 2)}`, ...lines].join("\n");
 }
 
 const COLOURS: Record<string, string> = {
   anneal: "#d1495b",
+  "anneal fast": "#f4a29f",
   "llama.cpp": "#3d5a80",
   torch: "#8d99ae",
   vllm: "#66a182",
