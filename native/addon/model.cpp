@@ -337,9 +337,11 @@ napi_value load_model(const Arguments& arguments) {
         } catch (const model::UnsupportedModel& error) {
           invalid(Path(path, "config"), error);
         }
-        if (const auto known = state->device->arithmetics();
-            !arithmetic.empty() && std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.name == arithmetic; }))
-          invalid(Path(path, "kernelSet"), "cannot run on this device");
+        if (!arithmetic.empty()) {
+          const auto known = state->device->arithmetics();
+          if (std::none_of(known.begin(), known.end(), [&](const auto& one) { return one.name == arithmetic; }))
+            invalid(Path(path, "kernelSet"), "cannot run on this device");
+        }
         files->open();
         state->backend = state->device->load(spec, cache, arithmetic, reader_of(*files), [&](double done) {
           control->progress = done;

@@ -30,6 +30,7 @@ before and after. Exits with 1 when the score rises by less than ${100 * MIN_RIS
     seed: integer("N", "another run: other rollouts, other order of words (default 1)", { from: 0, to: 1e9 }),
     steps: integer("N", "training steps (default 20)", { to: 1000 }),
     device: engineFlags.device,
+    precision: engineFlags.precision,
     quantize: engineFlags.quantize,
     "kv-cache": engineFlags["kv-cache"],
     threads: engineFlags.threads,

@@ -49,9 +49,10 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
     const hasCore = await report("core", async () => {
       const { listDevices } = await import("../index.js");
       const [cpu] = await listDevices();
-      const { name, threads, instruction_sets } = cpu!;
+      const { name, threads, instruction_sets, precisions } = cpu!;
       memory = cpu!.memory;
-      return `${name}, ${instruction_sets.at(-1)}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+      const unit = precisions.includes("fast") ? " (amx with --precision fast)" : "";
+      return `${name}, ${instruction_sets.at(-1)}${unit}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
     });
     await report("home", () => examineHome(home));
     if (hasCore) {
