@@ -85,7 +85,7 @@ export interface EngineOptions {
   /**
    * What models are multiplied with: "exact", the default, gives the same bits on every device that can; "fast" takes the matrix unit
    * of a processor (AMX, of Intel's from Sapphire Rapids on, on Linux) or a GPU's cooperative matrices for models in bfloat16, which
-   * is several times faster in prefill and training. AMX has bits of its own, the same on every processor that has it; a GPU's are
+   * is about three times as fast in prefill and training. AMX has bits of its own, the same on every processor that has it; a GPU's are
    * its own. Replies and training agree bit for bit either way, and adapters record which it was. What has no such unit is refused;
    * `listDevices` says what each device has.
    */
