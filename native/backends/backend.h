@@ -283,8 +283,8 @@ class Device {
   virtual ModelMemory memory(const model::ModelSpec&) const = 0;
   // Ways of computing that this machine can run, the best of each kind last.
   virtual std::vector<Arithmetic> arithmetics() const = 0;
-  // `arithmetic`: the name of one of those, empty for the best exact one. `progress` is given the fraction done; null is returned when it
-  // returns false.
+  // `arithmetic`: the name of one of those, empty for the best exact one. `progress` is given the fraction done; null
+  // is returned when it returns false.
   virtual std::unique_ptr<Backend> load(const model::ModelSpec&, CacheSize, const std::string& arithmetic,
                                         const TensorReader&, const std::function<bool(double)>& progress) const = 0;
   // Bytes of the device's own memory that could be taken now.

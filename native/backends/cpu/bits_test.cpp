@@ -71,8 +71,7 @@ struct Case {
       const auto predictions = [&](const TrainPass& pass) {
         return std::vector<float>(pass.logprobs(0).begin(), pass.logprobs(0).end() - 1);
       };
-      const std::vector<float> logprobs =
-          logprobs_from(*kernels(best, dtype()), wanted, tokens, reference.vocab());
+      const std::vector<float> logprobs = logprobs_from(*kernels(best, dtype()), wanted, tokens, reference.vocab());
       for (TestPool* pool : {&one, &two}) {
         reference.pool.pool = pool;
         auto pass = reference.backend->forward({&row, 1}, nullptr, adapters[a], {});
@@ -225,8 +224,7 @@ struct Case {
       const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
       expect(gradients(best, two, rows, full) == wanted, what + "two workers");
       expect(gradients(best, two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
-      expect(gradients(best, one, rows, full, {.keep_bytes = 1 << 20}) == wanted,
-             what + "some layers computed again");
+      expect(gradients(best, one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
       check_room(rows, full, wanted);
       for (Isa isa : isas)
         if (kernels(isa, dtype()) && isa != best)
@@ -590,7 +588,8 @@ void check_fast_family(Case c, const Sequences& rows, bool long_sequences) {
     if (long_sequences) c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
     c.check_gradients(rows);
     // So many rows that they stay with their worker.
-    if (long_sequences) c.check_gradients({some_tokens(333, 384, 1), some_tokens(250, 384, 2), some_tokens(90, 384, 3)});
+    if (long_sequences)
+      c.check_gradients({some_tokens(333, 384, 1), some_tokens(250, 384, 2), some_tokens(90, 384, 3)});
     c.check_prefixes();
   }
 }

@@ -97,7 +97,8 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
     block_rows = 64;
   } else {
     // As few blocks as the memory allows, of nearly equal height.
-    const int most = int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kRowStep, kMaxBlockRows)) / kRowStep * kRowStep;
+    const int most =
+        int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kRowStep, kMaxBlockRows)) / kRowStep * kRowStep;
     const int count = std::max(1, (entries + most - 1) / most);
     block_rows = std::max(kRowStep, round_up((entries + count - 1) / count, kRowStep));
   }
@@ -135,10 +136,9 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = pass.tempered(b, i, entries[e]);
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
-        entropies[e] = units.logprob
-                           ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
-                                                pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
-                           : k.entropy(logits, head.n, lse);
+        entropies[e] = units.logprob ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
+                                                          pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
+                                     : k.entropy(logits, head.n, lse);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);

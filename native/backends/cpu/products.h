@@ -50,8 +50,8 @@ inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Ti
     q.product(x.codes + t.row * x.codes_ld, x.codes_ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
 }
 
-// width: outputs that are computed together (gate and up: 2). The matrix unit multiplies so fast that weights must serve
-// more rows for each time that they are read.
+// width: outputs that are computed together (gate and up: 2). The matrix unit multiplies so fast that weights must
+// serve more rows for each time that they are read.
 inline Split split_product(const Team& team, const Kernels& k, int rows, int panels, int width = 1) {
   const int more = is_fast(k.isa) && rows > kTileRows ? 2 : 1;
   Split s{rows, panels, std::min(rows, kTileRows * more), std::min(panels, kTilePanels / more), team.workers()};

@@ -122,7 +122,7 @@ struct Workspace {
 // Float32 elements of a worker's product tile.
 constexpr int kTileRows = 128, kTilePanels = 12, kTileFloats = 2 * kTileRows * kTilePanels * kLanes;
 constexpr int kRunRows = 512;                                    // rows of a run that all workers share
-constexpr int kStayingRows = kTileRows;                      // of one that a worker of the fast family has alone
+constexpr int kStayingRows = kTileRows;                          // of one that a worker of the fast family has alone
 constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
 static_assert(kRunRows * kBackwardColumns <= kTileFloats);
 

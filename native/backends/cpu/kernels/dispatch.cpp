@@ -138,8 +138,7 @@ const Kernels* kernels(Isa isa, DType type) {
   if (isa == Isa::avx512) return has.avx512 ? kernels_avx512(type) : nullptr;
   if (isa == Isa::avx512bf16) return has.avx512bf16 ? kernels_avx512bf16(type) : nullptr;
   if (isa == Isa::amx_avx2) return has.avx2 ? fast<Isa::amx_avx2, kernels_avx2, put_amx_avx2>(type) : nullptr;
-  if (isa == Isa::amx_avx512)
-    return has.avx512 ? fast<Isa::amx_avx512, kernels_avx512, put_amx_avx512>(type) : nullptr;
+  if (isa == Isa::amx_avx512) return has.avx512 ? fast<Isa::amx_avx512, kernels_avx512, put_amx_avx512>(type) : nullptr;
   if (isa == Isa::amx) return has_matrix_unit() ? fast<Isa::amx, kernels_avx512bf16, put_amx>(type) : nullptr;
 #elif defined(__aarch64__)
   if (isa == Isa::neon) return kernels_neon(type);

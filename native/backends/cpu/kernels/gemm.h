@@ -1,4 +1,5 @@
-// The product c[m][16 * panels] (+)= a[m][k] . W^T over panels of W: of the exact family here, of the fast one in tiles.h.
+// The product c[m][16 * panels] (+)= a[m][k] . W^T over panels of W: of the exact family here, of the fast one in
+// tiles.h.
 //
 // Each output is one chain of float32 sums over ascending k, whatever the tile, the row count or the instruction set:
 // float32, c = fma(a_k, w_k, c); bfloat16, pairs of k, c = fma(even, fma(odd, c)), as one vdpbf16ps does it. Blocking

@@ -2,7 +2,8 @@
 //
 // Every function gives the same bits on every instruction set of a family, for every row count and every split of the
 // work among threads: a product is one chain of float32 sums over k per output (in the fast family of sums of 32 k);
-// row reductions use 16 lanes and one fixed tree; no libm. Callers have set the floating-point mode (FloatMode) on the calling thread.
+// row reductions use 16 lanes and one fixed tree; no libm. Callers have set the floating-point mode (FloatMode) on the
+// calling thread.
 //
 // Compute type T is float32 or bfloat16. Pointers to T are `void*`; "padded" means rounded up to a multiple of
 // Kernels::k_step (1 for float32, 2 for bfloat16) with zeros in the padding.
@@ -22,10 +23,19 @@ namespace anneal::cpu {
 
 enum class DType : uint8_t { f32, bf16 };
 // With vnni, byte products of quantised weights have instructions of their own; all else is as in the set before. Those
-// from amx_avx2 on are the fast family, which multiplies bfloat16 with bits of its own (see tiles.h): by the matrix unit,
-// or with its bits by vectors.
+// from amx_avx2 on are the fast family, which multiplies bfloat16 with bits of its own (see tiles.h): by the matrix
+// unit, or with its bits by vectors.
 enum class Isa : uint8_t {
-  portable, neon, avx2, avxvnni, avx512, avx512vnni, avx512bf16, amx_avx2, amx_avx512, amx,
+  portable,
+  neon,
+  avx2,
+  avxvnni,
+  avx512,
+  avx512vnni,
+  avx512bf16,
+  amx_avx2,
+  amx_avx512,
+  amx,
 };
 // The exact family, of every architecture. Of those that a machine runs the later is the faster, but for bfloat16 on
 // processors that multiply its pairs slower than they widen them: see best_isa().

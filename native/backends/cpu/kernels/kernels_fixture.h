@@ -49,8 +49,8 @@ inline std::vector<const Kernels*> sets(DType type) {
 }
 inline const char* name(DType t) { return t == DType::f32 ? "float32" : "bfloat16"; }
 
-// Runs on every instruction set of the family; all must give the bits of the first one, which are returned. NaNs count as
-// equal.
+// Runs on every instruction set of the family; all must give the bits of the first one, which are returned. NaNs count
+// as equal.
 inline Floats same_everywhere(DType type, const std::string& what, const std::function<Floats(const Kernels&)>& run) {
   Floats first;
   const Kernels* reference = nullptr;
@@ -66,8 +66,8 @@ inline Floats same_everywhere(DType type, const std::string& what, const std::fu
         if (!bad++) at = i;
       }
     char text[256];
-    std::snprintf(text, sizeof text, "%s %s: %s differs from %s in %zu of %zu (first at %zu: %.9g, %.9g)",
-                  what.c_str(), name(type), isa_name(k->isa), isa_name(reference->isa), bad, got.size(), at, bad ? got[at] : 0,
+    std::snprintf(text, sizeof text, "%s %s: %s differs from %s in %zu of %zu (first at %zu: %.9g, %.9g)", what.c_str(),
+                  name(type), isa_name(k->isa), isa_name(reference->isa), bad, got.size(), at, bad ? got[at] : 0,
                   bad ? first[at] : 0);
     expect(!bad && got.size() == first.size(), text);
   }

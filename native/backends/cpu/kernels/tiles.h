@@ -1,10 +1,10 @@
 // Products of bfloat16 as x86's matrix unit (AMX) sums them: the fast family of arithmetic.
 //
-// An output takes up 32 k at a time: the products of the even k are one chain of fused multiply-adds from zero, those of
-// the odd k another, and c = c + (even + odd). What the last 32 lack counts as zeros; denormals do, too, and every step
-// rounds to nearest even. The instruction says so of every row and column of a tile, so that bits do not depend on how
-// many rows there are, or where one lies. With ANNEAL_AMX it is what multiplies; else the same bits come from vectors,
-// which is no faster than the exact family.
+// An output takes up 32 k at a time: the products of the even k are one chain of fused multiply-adds from zero, those
+// of the odd k another, and c = c + (even + odd). What the last 32 lack counts as zeros; denormals do, too, and every
+// step rounds to nearest even. The instruction says so of every row and column of a tile, so that bits do not depend on
+// how many rows there are, or where one lies. With ANNEAL_AMX it is what multiplies; else the same bits come from
+// vectors, which is no faster than the exact family.
 //
 // Sums may be put down and taken up again where a multiple of 32 k is done, and nowhere else.
 #pragma once
@@ -16,8 +16,8 @@ namespace {
 constexpr int kTileDepth = 32, kTileHeight = 16;  // of a tile of activations
 constexpr int kTileElements = kTileDepth * kLanes;
 constexpr int kPassRows = 2 * kTileHeight;  // that go through a panel together
-constexpr int kPassK = 512;               // for which two panels stay in the first-level cache
-constexpr int kTilesAhead = 6;            // of a panel, where few rows wait for memory
+constexpr int kPassK = 512;                 // for which two panels stay in the first-level cache
+constexpr int kTilesAhead = 6;              // of a panel, where few rows wait for memory
 
 // What is fetched while panels are multiplied: of the lines that stand for each tile of theirs, one after the other, so
 // many from `first` on.
@@ -288,8 +288,17 @@ inline void multiply_tiles(const bf16* a, int64_t lda, int m, const bf16* w, int
     const TileFetch fetch{next ? next + int64_t(k0) * kLanes * int64_t(sizeof(bf16))
                                : (const char*)(at + (streams ? kTilesAhead * kTileElements : 2 * panel)),
                           lines, panel * int64_t(sizeof(bf16)), lines * 64};
-    TileProduct product{a + k0, lda, at, panel, depth / kTileDepth, round_to(depth % kTileDepth, 2), npanels, c, ldc,
-                        accumulate || k0 > 0, fetch};
+    TileProduct product{a + k0,
+                        lda,
+                        at,
+                        panel,
+                        depth / kTileDepth,
+                        round_to(depth % kTileDepth, 2),
+                        npanels,
+                        c,
+                        ldc,
+                        accumulate || k0 > 0,
+                        fetch};
     if (whole > 0) product.passes(whole, last), product.fetch.lines = 0;
     if (rest > kTileHeight)
       product.pass<2, true>(whole, rest, last);
