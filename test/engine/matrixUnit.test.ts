@@ -3,6 +3,7 @@
 import { describe, expect, it } from "vitest";
 import { Engine, gather, listDevices } from "../../src/index.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
+import { rows } from "../train/trainingRows.js";
 
 const hasUnit = openRuntime().hasMatrixUnit;
 if (!hasUnit) console.info("the processor has no matrix unit: engines on it are only refused");
@@ -28,6 +29,23 @@ describe.runIf(hasUnit)("an engine on the matrix unit", { timeout: 120_000 }, ()
     expect(ratio_exact_share).toBe(1);
     expect(logprob_difference_to_exact).toBeGreaterThan(0);
     expect(logprob_difference_to_exact).toBeLessThan(0.1);
+  });
+
+  it("trains all weights with the bits that it samples with", async () => {
+    await using engine = await Engine.open({ home: null, precision: "fast" });
+    const model = await engine.models.create({ project: "p", name: "whole", base_model: "anneal/tiny" });
+    const asked = {
+      messages: [{ role: "user" as const, content: "Hi" }],
+      temperature: 0,
+      max_tokens: 12,
+      logprobs: true,
+    };
+    const untrained = await engine.chat.completions.create({ ...asked, model: "anneal/tiny" });
+    await using session = await engine.training.open(model, { weights: "full" });
+    expect((await session.sample(asked)).choices).toEqual(untrained.choices);
+    await session.forwardBackward(rows, { loss: "cross_entropy" });
+    await session.optimStep({ learningRate: 1e-3, weightDecay: 0, maxGradNorm: 1 });
+    expect((await session.sample(asked)).choices).not.toEqual(untrained.choices);
   });
 
   it("refuses models in float32, saying what to do", async () => {
