@@ -5,8 +5,6 @@ namespace anneal::cpu::test {
 namespace {
 
 void test_attention_cases(KvCache format) {
-  // The same numbers on every machine, however many kernel sets drew some before: tolerances are measured.
-  random_bits.seed(kSeed);
   struct Case {
     int head_dim, keys, rows, window = 0;
     float soft_cap = 0;
@@ -29,6 +27,9 @@ void test_attention_cases(KvCache format) {
                  {64, 150, 9, 0, 3},
                  {32, 300, 33, 100, 1.5f}})
     for (DType type : {DType::f32, DType::bf16}) {
+      // The same numbers on every machine, however many kernel sets drew some in the case before: tolerances are
+      // measured.
+      random_bits.seed(kSeed);
       const int hd = c.head_dim;
       const float scale = 1 / std::sqrt(float(hd));
       const Floats given_key = normals(size_t(c.keys) * hd), given_value = normals(size_t(c.keys) * hd),
@@ -86,7 +87,7 @@ void test_attention_cases(KvCache format) {
         }
       }
       // With codes no probability, not even 1, is exact in bfloat16 once it is times a scale.
-      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.5e-2;
+      const double tolerance = type == DType::f32 ? 1e-5 : format == KvCache::int8 ? 4.5e-2 : 1.2e-2;
       std::vector<double> want = out;
       for (auto* part : {&lse, &dq, &dk, &dv}) want.insert(want.end(), part->begin(), part->end());
       near(what, all, want, tolerance);
@@ -217,9 +218,12 @@ void test_attention_gradient() {
              "cutting the gradients of attention changes the bits");
   Floats dq(grads.begin(), grads.begin() + rows * hd),
       dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
-  check_gradient("attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
-  check_gradient("attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
-  check_gradient("attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
+  check_gradient(
+      "attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
+  check_gradient(
+      "attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
+  check_gradient(
+      "attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
 }
 
 // More rows and blocks than gradients take up at a time: cut as they may be, on every set, the same bits.
