@@ -5,13 +5,13 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { Engine, gather } from "../../src/index.js";
+import { Engine } from "../../src/index.js";
 import { listGpus } from "../../src/runtime/runtime.js";
 import type { ChatCompletionCreateParamsNonStreaming } from "../../src/types/chat.js";
-import type { Model } from "../../src/types/models.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
 import { DEVICE, isGpu } from "../native/device.js";
 import { rows } from "../train/trainingRows.js";
+import { expectFastJob, gathered } from "./fastJob.js";
 
 const device = DEVICE;
 const isFast = (await listGpus()).some(({ id, problem, fast }) => id === device && problem === "" && fast);
@@ -43,18 +43,6 @@ const answers = (engine: Engine, model = "anneal/tiny") =>
       return { choices: reply.choices, prompt: reply.prompt_logprobs };
     }),
   );
-
-/** Trajectories of two scenarios, with rewards that differ. */
-const gathered = (engine: Engine, model: Model) =>
-  gather(engine, {
-    model,
-    scenarios: ["river", "candle"],
-    groupSize: 3,
-    rollout: async ({ chat, scenario, seed }) => {
-      await chat(`Spell "${scenario}" backwards, one word.`, { max_tokens: 8 });
-      return Number(seed % 7n);
-    },
-  });
 
 async function learn(engine: Engine, trajectory_groups: TrajectoryGroup[]): Promise<string> {
   const model = await engine.models.create({ project: "p", name: "learner", base_model: "anneal/tiny" });
@@ -131,16 +119,7 @@ describe.runIf(isGpu)("engines on a GPU", () => {
     "say of a job on cooperative matrices that it was one, and how far it is from exact arithmetic",
     async () => {
       await using engine = await Engine.open({ device, precision: "fast" });
-      const model = await engine.models.create({ project: "p", name: "fast", base_model: "anneal/tiny" });
-      const trajectory_groups = await gathered(engine, model);
-      const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups });
-      expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
-      const { data } = await engine.trainingJobs.events(id, { limit: 100 });
-      expect(data[0]!.data).toMatchObject({ kernel_set: "vulkan-fast" });
-      const { ratio_exact_share, logprob_difference_to_exact } = data[1]!.data as Record<string, number>;
-      expect(ratio_exact_share).toBe(1);
-      expect(logprob_difference_to_exact).toBeGreaterThan(0);
-      expect(logprob_difference_to_exact).toBeLessThan(0.1);
+      await expectFastJob(engine, "vulkan-fast");
     },
   );
 });

@@ -1,9 +1,10 @@
 // Engines with precision "fast" on the processor: on its matrix unit, or refused.
 
 import { describe, expect, it } from "vitest";
-import { Engine, gather, listDevices } from "../../src/index.js";
+import { Engine, listDevices } from "../../src/index.js";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { rows } from "../train/trainingRows.js";
+import { expectFastJob } from "./fastJob.js";
 
 const hasUnit = openRuntime().hasMatrixUnit;
 if (!hasUnit) console.info("the processor has no matrix unit: engines on it are only refused");
@@ -11,24 +12,7 @@ if (!hasUnit) console.info("the processor has no matrix unit: engines on it are 
 describe.runIf(hasUnit)("an engine on the matrix unit", { timeout: 120_000 }, () => {
   it("trains on what it sampled, with the very same log-probabilities, and says how far those are from exact ones", async () => {
     await using engine = await Engine.open({ home: null, precision: "fast" });
-    const model = await engine.models.create({ project: "p", name: "fast", base_model: "anneal/tiny" });
-    const trajectory_groups = await gather(engine, {
-      model,
-      scenarios: ["river", "candle"],
-      groupSize: 3,
-      rollout: async ({ chat, scenario, seed }) => {
-        await chat(`Spell "${scenario}" backwards, one word.`, { max_tokens: 8 });
-        return Number(seed % 7n);
-      },
-    });
-    const { id } = await engine.trainingJobs.create({ model_id: model.id, trajectory_groups });
-    expect((await engine.trainingJobs.wait(id)).status).toBe("succeeded");
-    const { data } = await engine.trainingJobs.events(id, { limit: 100 });
-    expect(data[0]!.data).toMatchObject({ kernel_set: "amx" });
-    const { ratio_exact_share, logprob_difference_to_exact } = data[1]!.data as Record<string, number>;
-    expect(ratio_exact_share).toBe(1);
-    expect(logprob_difference_to_exact).toBeGreaterThan(0);
-    expect(logprob_difference_to_exact).toBeLessThan(0.1);
+    await expectFastJob(engine, "amx");
   });
 
   it("trains all weights with the bits that it samples with", async () => {

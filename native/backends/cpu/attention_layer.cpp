@@ -243,9 +243,8 @@ void attention_forward(Team& team, const Model& m, const Batch& batch, int layer
 AttentionCells attention_cells(const Batch& batch, int pages, int group) {
   AttentionCells levels;
   std::vector<int> next_of_page(pages);  // the first level that comes after all cells with the page so far
-  constexpr int kCellTokens = 32;        // a multiple of it, so that the fast family has whole sums
   int per_cell = std::max(1, kAttentionBackwardRows / group);
-  if (per_cell > kCellTokens) per_cell = per_cell / kCellTokens * kCellTokens;
+  if (per_cell > kFastDepth) per_cell = per_cell / kFastDepth * kFastDepth;
   for (size_t s = 0; s < batch.sequences.size(); s++) {
     const Sequence& sequence = batch.sequences[s];
     for (int row = 0; row < sequence.rows; row += per_cell) {

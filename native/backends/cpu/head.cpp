@@ -68,8 +68,6 @@ struct HeadPass {
 // Of a block's logits: every block reads the head twice, and transposes it. Of a window's transposed gradients.
 constexpr int64_t kLogitBytes = int64_t(160) << 20, kWindowBytes = int64_t(96) << 20;
 constexpr int kMaxBlockRows = 512;
-// Blocks are multiples of it: what the fast family sums at once over tokens.
-constexpr int kRowStep = 32;
 // Of a head that stays in the caches of cores.
 constexpr int64_t kCachedBytes = int64_t(4) << 20;
 
@@ -98,9 +96,9 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
   } else {
     // As few blocks as the memory allows, of nearly equal height.
     const int most =
-        int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kRowStep, kMaxBlockRows)) / kRowStep * kRowStep;
+        int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kFastDepth, kMaxBlockRows)) / kFastDepth * kFastDepth;
     const int count = std::max(1, (entries + most - 1) / most);
-    block_rows = std::max(kRowStep, round_up((entries + count - 1) / count, kRowStep));
+    block_rows = std::max(kFastDepth, round_up((entries + count - 1) / count, kFastDepth));
   }
   blocks.resize(std::max<size_t>(blocks.size(), by_rows ? workers : 1));
   for (Block& b : blocks) {
@@ -136,9 +134,10 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = pass.tempered(b, i, entries[e]);
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
-        entropies[e] = units.logprob ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
-                                                          pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
-                                     : k.entropy(logits, head.n, lse);
+        entropies[e] = units.logprob
+                           ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
+                                                pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
+                           : k.entropy(logits, head.n, lse);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);

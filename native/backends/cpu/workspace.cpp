@@ -44,7 +44,7 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   const bool stays = is_fast(m.kernels.isa) && rows >= kTileRows * count;
   by_rows = count > 1 && (stays || (m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count));
   if (stays) {
-    const int turns = (rows + kStayingRows * count - 1) / (kStayingRows * count), step = std::max(block, 32);
+    const int turns = (rows + kStayingRows * count - 1) / (kStayingRows * count), step = std::max(block, kFastDepth);
     run_rows = round_up((rows + turns * count - 1) / (turns * count), step);
   } else if (by_rows) {
     run_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));

@@ -178,12 +178,7 @@ ANNEAL_INLINE void softmax_block(const AttentionTask& t, int block, const float*
   }
 }
 
-// Keys that products take up together.
-#ifdef ANNEAL_TILES
-constexpr int kKeyStep = kTileDepth;
-#else
-constexpr int kKeyStep = kLanes;
-#endif
+constexpr int kKeyStep = kByTiles<bf16> ? kFastDepth : kLanes;  // keys that products take up together
 
 // Keys of a block up to a position, in whole steps.
 ANNEAL_INLINE int keys_up_to(int position, int block) {
@@ -202,11 +197,8 @@ ANNEAL_INLINE void fetch(const void* at, int64_t bytes) {
 template <class T, class Pages>
 ANNEAL_INLINE void multiply_page(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels,
                                  float* c, int64_t ldc, bool accumulate, Upcoming next) {
-#ifdef ANNEAL_TILES
-  return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);
-#endif
   constexpr int kStreamedRows = 6;
-  if (Pages::kCoded || kWidensPairs<T> || m > kStreamedRows)
+  if (kByTiles<T> || Pages::kCoded || kWidensPairs<T> || m > kStreamedRows)
     return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);
   for (int i = 0; i < npanels; i++, w += panel, c += kLanes) {
     multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);

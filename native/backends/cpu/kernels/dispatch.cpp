@@ -23,7 +23,7 @@ const Kernels* kernels_avx512bf16(DType);
 // Of products with quantised weights, kQuantizedCount of them.
 const QuantizedKernels* quantized_avxvnni(DType);
 const QuantizedKernels* quantized_avx512vnni(DType);
-// The fast family's kernels, in place of a set's.
+// The fast family's kernels, in place of a set's of bfloat16.
 void put_amx_avx2(Kernels&);
 void put_amx_avx512(Kernels&);
 void put_amx(Kernels&);
@@ -62,17 +62,19 @@ Processor ask_processor() {
   return has;
 }
 
-// A set's kernels with other products of quantised weights.
-Kernels with_quantized(Isa isa, const Kernels& set, const QuantizedKernels* quantized) {
-  Kernels k = set;
-  k.isa = isa;
-  for (int i = 0; i < kQuantizedCount; i++) k.quantized[i] = quantized[i];
-  return k;
-}
-template <Isa isa, auto set, auto quantized> const Kernels* with_vnni(DType type) {
-  static const Kernels f32 = with_quantized(isa, *set(DType::f32), quantized(DType::f32)),
-                       bf = with_quantized(isa, *set(DType::bf16), quantized(DType::bf16));
+// A set's kernels by another name, some of them replaced.
+template <Isa isa, auto set, auto put> const Kernels* with(DType type) {
+  const auto changed = [](DType of) {
+    Kernels k = *set(of);
+    k.isa = isa;
+    put(k);
+    return k;
+  };
+  static const Kernels f32 = changed(DType::f32), bf = changed(DType::bf16);
   return type == DType::f32 ? &f32 : &bf;
+}
+template <auto quantized> void put_quantized(Kernels& k) {
+  std::copy_n(quantized(k.type), kQuantizedCount, k.quantized);
 }
 
 // Linux lends a process the tiles' registers when it asks; to all of its threads.
@@ -83,17 +85,6 @@ bool ask_for_tiles() {
 #else
   return false;
 #endif
-}
-
-Kernels with_tiles(Isa isa, const Kernels& set, void (*put)(Kernels&)) {
-  Kernels k = set;
-  k.isa = isa;
-  if (put) put(k);
-  return k;
-}
-template <Isa isa, auto set, auto put> const Kernels* fast(DType type) {
-  static const Kernels f32 = with_tiles(isa, *set(DType::f32), nullptr), bf = with_tiles(isa, *set(DType::bf16), put);
-  return type == DType::f32 ? &f32 : &bf;
 }
 
 const Processor& processor() {
@@ -132,14 +123,14 @@ const Kernels* kernels(Isa isa, DType type) {
   const Processor& has = processor();
   if (isa == Isa::avx2) return has.avx2 ? kernels_avx2(type) : nullptr;
   if (isa == Isa::avxvnni)
-    return has.avxvnni ? with_vnni<Isa::avxvnni, kernels_avx2, quantized_avxvnni>(type) : nullptr;
+    return has.avxvnni ? with<Isa::avxvnni, kernels_avx2, put_quantized<quantized_avxvnni>>(type) : nullptr;
   if (isa == Isa::avx512vnni)
-    return has.avx512vnni ? with_vnni<Isa::avx512vnni, kernels_avx512, quantized_avx512vnni>(type) : nullptr;
+    return has.avx512vnni ? with<Isa::avx512vnni, kernels_avx512, put_quantized<quantized_avx512vnni>>(type) : nullptr;
   if (isa == Isa::avx512) return has.avx512 ? kernels_avx512(type) : nullptr;
   if (isa == Isa::avx512bf16) return has.avx512bf16 ? kernels_avx512bf16(type) : nullptr;
-  if (isa == Isa::amx_avx2) return has.avx2 ? fast<Isa::amx_avx2, kernels_avx2, put_amx_avx2>(type) : nullptr;
-  if (isa == Isa::amx_avx512) return has.avx512 ? fast<Isa::amx_avx512, kernels_avx512, put_amx_avx512>(type) : nullptr;
-  if (isa == Isa::amx) return has_matrix_unit() ? fast<Isa::amx, kernels_avx512bf16, put_amx>(type) : nullptr;
+  if (isa == Isa::amx_avx2) return has.avx2 ? with<Isa::amx_avx2, kernels_avx2, put_amx_avx2>(type) : nullptr;
+  if (isa == Isa::amx_avx512) return has.avx512 ? with<Isa::amx_avx512, kernels_avx512, put_amx_avx512>(type) : nullptr;
+  if (isa == Isa::amx) return has_matrix_unit() ? with<Isa::amx, kernels_avx512bf16, put_amx>(type) : nullptr;
 #elif defined(__aarch64__)
   if (isa == Isa::neon) return kernels_neon(type);
 #endif

@@ -25,6 +25,13 @@ template <class T> constexpr bool kWidensPairs = false;
 template <class T> constexpr bool kWidensPairs = kStep<T> == 2;
 #endif
 
+// Whether products of T are summed by tiles; see tiles.h.
+#ifdef ANNEAL_TILES
+template <class T> constexpr bool kByTiles = kStep<T> == 2;
+#else
+template <class T> constexpr bool kByTiles = false;
+#endif
+
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway, or go from panel to panel, since memory answers one stream
 // faster than several. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile
@@ -382,7 +389,7 @@ template <class T>
 void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels, float* c,
                     int64_t ldc, bool accumulate, Upcoming next = {}) {
 #ifdef ANNEAL_TILES
-  if constexpr (kStep<T> == 2)
+  if constexpr (kByTiles<T>)
     return multiply_tiles(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next.at, next.step);
 #endif
 #ifndef ANNEAL_PAIR_PRODUCT

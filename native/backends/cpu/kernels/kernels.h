@@ -43,6 +43,8 @@ constexpr Isa kIsas[] = {Isa::portable, Isa::neon,       Isa::avx2,      Isa::av
                          Isa::avx512,   Isa::avx512vnni, Isa::avx512bf16};
 constexpr Isa kFastIsas[] = {Isa::amx_avx2, Isa::amx_avx512, Isa::amx};
 constexpr bool is_fast(Isa isa) { return isa >= Isa::amx_avx2; }
+// k that the fast family sums at once. Whoever cuts a sum, over tokens too, cuts it at a multiple.
+constexpr int kFastDepth = 32;
 
 constexpr int kLanes = 16;        // columns of a panel, lanes of a row reduction
 using backends::kPage;            // token positions of a KV page = keys of an attention block

@@ -87,8 +87,9 @@ float softmax_residual_with(const Cap& cap, const float* logits, int n, float ls
 template <class T>
 float softmax_residual(const float* logits, int n, float lse, int target, float scale, float cap, void* y,
                        int64_t ldy) {
-  const float entropy = cap > 0 ? softmax_residual_with(Capped{1 / cap}, logits, n, lse, target, scale, (T*)y)
-                                : softmax_residual_with(Uncapped{}, logits, n, lse, target, scale, (T*)y);
+  const float entropy = cap > 0
+                            ? softmax_residual_with(Capped{1 / cap}, logits, n, lse, target, scale, (T*)y)
+                            : softmax_residual_with(Uncapped{}, logits, n, lse, target, scale, (T*)y);
   zero_fill((T*)y, n, ldy);
   return entropy;
 }

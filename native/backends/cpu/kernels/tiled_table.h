@@ -7,28 +7,20 @@
 namespace anneal::cpu {
 namespace {
 
-// f, and the tiles are given back.
-template <auto f> struct Releasing;
-template <class... A, void (*f)(A...)> struct Releasing<f> {
-  static void call(A... arguments) {
-    TilesInUse tiles;
-    f(arguments...);
-  }
-};
-
 template <class Pages> void put_attention(AttentionKernels& k) {
   k.attention_scratch = attention_scratch<bf16, Pages>;
   k.attention_backward_scratch = attention_backward_scratch<bf16, Pages>;
-  k.attention = Releasing<attention<bf16, Pages>>::call;
-  k.attention_backward = Releasing<attention_backward<bf16, Pages>>::call;
+  k.attention = giving_back<attention<bf16, Pages>>;
+  k.attention_backward = giving_back<attention_backward<bf16, Pages>>;
 }
 
 template <size_t... I> void put_dequantized(QuantizedKernels* k, std::index_sequence<I...>) {
-  ((k[I].dequantized_product = Releasing<dequantized_product<model::kQuantizedFormats[I].format, bf16>>::call), ...);
+  ((k[I].dequantized_product = giving_back<dequantized_product<model::kQuantizedFormats[I].format, bf16>>), ...);
 }
 
 inline void put_tiled(Kernels& k) {
-  k.gemm = Releasing<gemm<bf16>>::call;
+  if (k.type != DType::bf16) return;
+  k.gemm = giving_back<gemm<bf16>>;
   put_attention<ExactPages<bf16>>(k.over_exact_pages);
   put_attention<CodePages<bf16>>(k.over_int8_pages);
   put_dequantized(k.quantized, std::make_index_sequence<kQuantizedCount>());

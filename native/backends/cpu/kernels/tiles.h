@@ -13,7 +13,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int kTileDepth = 32, kTileHeight = 16;  // of a tile of activations
+constexpr int kTileDepth = kFastDepth, kTileHeight = 16;  // of a tile of activations
 constexpr int kTileElements = kTileDepth * kLanes;
 constexpr int kPassRows = 2 * kTileHeight;  // that go through a panel together
 constexpr int kPassK = 512;                 // for which two panels stay in the first-level cache
@@ -79,6 +79,16 @@ struct TilesInUse {
     tile_shape = {};
   }
 };
+
+// f, and the tiles are given back.
+template <auto f> struct Releasing;
+template <class... A, void (*f)(A...)> struct Releasing<f> {
+  static void call(A... arguments) {
+    TilesInUse tiles;
+    f(arguments...);
+  }
+};
+template <auto f> constexpr auto giving_back = Releasing<f>::call;
 
 template <int t> ANNEAL_INLINE void zero_tile() { asm volatile("tilezero %%tmm%c0" ::"i"(t)); }
 template <int t> ANNEAL_INLINE void load_tile(const void* p, int64_t bytes) {
@@ -154,9 +164,8 @@ void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int6
 
 #else
 
-struct TilesInUse {
-  ~TilesInUse() {}
-};
+// Vectors hold no tiles.
+template <auto f> constexpr auto giving_back = f;
 
 // One tile of k of MR rows by NR panels.
 template <int MR, int NR>
