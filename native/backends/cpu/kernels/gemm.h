@@ -433,9 +433,11 @@ void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npa
   if (k == 0 && m > 0) return multiply_block<T>(a, lda, m, w, panel, 0, npanels, c, ldc, accumulate);
   for (int k0 = 0; k0 < k; k0 += kBlockK) {
     const int depth = k - k0 < kBlockK ? k - k0 : kBlockK;
-    // Rows whose activations fit the second-level cache beside three panels.
-    const int fit = 384 * 1024 / int(sizeof(T)) / (depth + 1);
-    const int height = fit < 96 ? 96 : fit / 48 * 48;
+    // Rows whose activations fit the second-level cache beside the panels; processors that have tiles have twice as
+    // much.
+    constexpr int kBytes = (kByTiles<T> ? 1024 : 384) * 1024, kUnit = kByTiles<T> ? 32 : 48;
+    const int fit = kBytes / int(sizeof(T)) / (depth + 1);
+    const int height = fit < 96 ? 96 : fit / kUnit * kUnit;
     for (int row = 0; row < m; row += height) {
       const int rows = m - row < height ? m - row : height;
       multiply_block<T>(a + row * lda + k0, lda, rows, w + int64_t(k0) * kLanes, panel, depth, npanels, c + row * ldc,

@@ -1,10 +1,11 @@
 // Products of bfloat16 as x86's matrix unit (AMX) sums them: the fast family of arithmetic.
 //
 // An output takes up 32 k at a time: the products of the even k are one chain of fused multiply-adds from zero, those
-// of the odd k another, and c = c + (even + odd). What the last 32 lack counts as zeros; denormals do, too, and every
-// step rounds to nearest even. The instruction says so of every row and column of a tile, so that bits do not depend on
-// how many rows there are, or where one lies. With ANNEAL_AMX it is what multiplies; else the same bits come from
-// vectors, which is no faster than the exact family.
+// of the odd k another, and c = c + (even + odd). What the last 32 lack counts as zeros, but fewer than 32 altogether
+// are one step of their own length. Denormals count as zeros, too, and every step rounds to nearest even. The
+// instruction says so of every row and column of a tile, so that bits do not depend on how many rows there are, or
+// where one lies. With ANNEAL_AMX it is what multiplies; else the same bits come from vectors, which is no faster than
+// the exact family.
 //
 // Sums may be put down and taken up again where a multiple of 32 k is done, and nowhere else.
 #pragma once
@@ -16,17 +17,14 @@ namespace {
 constexpr int kTileDepth = kFastDepth, kTileHeight = 16;  // of a tile of activations
 constexpr int kTileElements = kTileDepth * kLanes;
 constexpr int kPassRows = 2 * kTileHeight;  // that go through a panel together
-constexpr int kPassK = 512;                 // for which two panels stay in the first-level cache
+constexpr int kLongRows = 4096;             // of sums
 constexpr int kTilesAhead = 6;              // of a panel, where few rows wait for memory
 
-// What is fetched while panels are multiplied: of the lines that stand for each tile of theirs, one after the other, so
-// many from `first` on.
+// What is fetched while panels are multiplied: some lines with each tile of theirs, one after the other.
 struct TileFetch {
   const char* at;
   int lines;
   int64_t panel;  // bytes from what the next panel fetches
-  int stride;     // bytes from what the next tile fetches
-  int first = 0;
 };
 
 // Activations and panels of the last k, filled up to 32 with zeros.
@@ -51,20 +49,23 @@ struct LastTiles {
 #ifdef ANNEAL_AMX
 
 // The tile registers: sums 0 to 3, activations 4 and 5, weights 6 and 7. Registers 0, 1 and 4 have `upper` rows, 2, 3
-// and 5 `lower` ones. Setting that up takes as long as 15 products of tiles, so it is kept until it changes.
+// and 5 `lower` ones; what is multiplied is `depth` k deep, an even number. Setting that up takes as long as 15
+// products of tiles, so it is kept until it changes.
 struct TileShape {
-  uint8_t upper = 0, lower = 0;
-  void set(int upper_, int lower_) {
-    if (upper == upper_ && lower == lower_) return;
-    upper = uint8_t(upper_), lower = uint8_t(lower_);
+  uint8_t upper = 0, lower = 0, depth = 0;
+  void set(int upper_, int lower_, int depth_) {
+    if (upper == upper_ && lower == lower_ && depth == depth_) return;
+    upper = uint8_t(upper_), lower = uint8_t(lower_), depth = uint8_t(depth_);
     struct alignas(64) {
       uint8_t palette = 1, start_row = 0, reserved[14] = {};
       uint16_t row_bytes[16] = {};
       uint8_t rows[16] = {};
     } config;
-    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = kTileHeight;
+    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64;
+    for (int i : {4, 5}) config.row_bytes[i] = uint16_t(depth * sizeof(bf16));
     for (int i : {0, 1, 4}) config.rows[i] = upper;
     for (int i : {2, 3, 5}) config.rows[i] = lower;
+    for (int i : {6, 7}) config.rows[i] = depth / 2;
     asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
   }
 };
@@ -141,21 +142,29 @@ template <int NR, bool two_tiles> struct TilePass {
   }
 };
 
-// c [rows][NR * 16] (+)= `steps` tiles of a . W^T, and `last` where there is one.
-template <int NR, bool two_tiles>
-void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int64_t panel, int steps,
-                       const LastTiles* last, float* c, int64_t ldc, bool accumulate, TileFetch fetch) {
-  using Pass = TilePass<NR, two_tiles>;
+// For passes of so many rows that follow, over tiles of that depth.
+template <bool two_tiles> void shape_tiles(int rows, int depth) {
   if (two_tiles)
-    tile_shape.set(kTileHeight, rows - kTileHeight);
+    tile_shape.set(kTileHeight, rows - kTileHeight, depth);
   else
-    tile_shape.set(rows, rows);
+    tile_shape.set(rows, rows, depth);
+}
+
+// c [rows][NR * 16] (+)= `steps` tiles of a . W^T, and `last` where there is one, after shape_tiles().
+template <int NR, bool two_tiles>
+ANNEAL_INLINE void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int64_t panel, int /*depth*/,
+                                     int steps, const LastTiles* last, float* c, int64_t ldc, bool accumulate,
+                                     TileFetch fetch) {
+  using Pass = TilePass<NR, two_tiles>;
+  // Long rows are of a matrix that no cache holds.
+  if (two_tiles && ldc >= kLongRows)
+    for (int i = 0; i < rows; i++)
+      for (int j = 0; j < NR; j++) prefetch(c + i * ldc + j * kLanes);
   asm volatile("" ::: "memory");  // what is loaded below has been stored
   Pass::begin(c, ldc, accumulate);
   for (int s = 0; s < steps; s++) {
-    for (int j = 0; j < NR; j++)
-      for (int i = 0; i < fetch.lines; i++) prefetch(fetch.at + j * fetch.panel + (fetch.first + i) * 64);
-    fetch.at += fetch.stride;
+    for (int i = 0; i < fetch.lines; i++, fetch.at += 64)
+      for (int j = 0; j < NR; j++) prefetch(fetch.at + j * fetch.panel);
     Pass::step(a + s * kTileDepth, lda, w + int64_t(s) * kTileElements, panel);
   }
   if (last) Pass::step(last->a[0], kTileDepth, last->w[0], kTileElements);
@@ -166,15 +175,16 @@ void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int6
 
 // Vectors hold no tiles.
 template <auto f> constexpr auto giving_back = f;
+template <bool two_tiles> void shape_tiles(int, int) {}
 
 // One tile of k of MR rows by NR panels.
 template <int MR, int NR>
-ANNEAL_INLINE void add_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, F32x16 (&c)[MR][NR]) {
+ANNEAL_INLINE void add_tile(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int depth, F32x16 (&c)[MR][NR]) {
   const I32x16 upper = all_int(int(0xffff0000u));
   F32x16 even[MR][NR], odd[MR][NR];
   for (int i = 0; i < MR; i++)
     for (int j = 0; j < NR; j++) even[i][j] = odd[i][j] = zero();
-  for (int k = 0; k < kTileDepth; k += 2) {
+  for (int k = 0; k < depth; k += 2) {
     I32x16 pairs[NR];
     for (int j = 0; j < NR; j++) pairs[j] = load_int(w + j * panel + k * kLanes);
 #pragma GCC unroll 4
@@ -194,25 +204,25 @@ ANNEAL_INLINE void add_tile(const bf16* a, int64_t lda, const bf16* w, int64_t p
 }
 
 template <int MR, int NR>
-void multiply_tile_rows(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int steps, const bf16* last_a,
-                        const bf16* last_w, float* c, int64_t ldc, bool accumulate) {
+void multiply_tile_rows(const bf16* a, int64_t lda, const bf16* w, int64_t panel, int depth, int steps,
+                        const bf16* last_a, const bf16* last_w, float* c, int64_t ldc, bool accumulate) {
   F32x16 sums[MR][NR];
   for (int i = 0; i < MR; i++)
     for (int j = 0; j < NR; j++) sums[i][j] = accumulate ? load(c + i * ldc + j * kLanes) : zero();
   for (int s = 0; s < steps; s++)
-    add_tile<MR, NR>(a + s * kTileDepth, lda, w + int64_t(s) * kTileElements, panel, sums);
-  if (last_a) add_tile<MR, NR>(last_a, kTileDepth, last_w, kTileElements, sums);
+    add_tile<MR, NR>(a + s * kTileDepth, lda, w + int64_t(s) * kTileElements, panel, depth, sums);
+  if (last_a) add_tile<MR, NR>(last_a, kTileDepth, last_w, kTileElements, kTileDepth, sums);
   for (int i = 0; i < MR; i++)
     for (int j = 0; j < NR; j++) store(c + i * ldc + j * kLanes, sums[i][j]);
 }
 
 template <int NR, bool two_tiles>
-void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int64_t panel, int steps,
+void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int64_t panel, int depth, int steps,
                        const LastTiles* last, float* c, int64_t ldc, bool accumulate, TileFetch) {
   constexpr int kRows = NR <= 2 ? 4 : 2;
   int row = 0;
   const auto take = [&]<int MR>() {
-    multiply_tile_rows<MR, NR>(a + row * lda, lda, w, panel, steps, last ? last->a[row] : nullptr,
+    multiply_tile_rows<MR, NR>(a + row * lda, lda, w, panel, depth, steps, last ? last->a[row] : nullptr,
                                last ? last->w[0] : nullptr, c + row * ldc, ldc, accumulate);
     row += MR;
   };
@@ -222,13 +232,13 @@ void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const bf16* w, int6
 
 #endif
 
-// Some rows over all panels, `steps` tiles of k and what `last_k` is left after them.
+// Some rows over all panels.
 struct TileProduct {
   const bf16* a;
   int64_t lda;
   const bf16* w;
   int64_t panel;
-  int steps, last_k, npanels;
+  int depth, steps, last_k, npanels;  // k of a tile, how many there are, and what is left
   float* c;
   int64_t ldc;
   bool accumulate;
@@ -237,6 +247,7 @@ struct TileProduct {
   // At most kPassRows rows: one tile of them by up to `most` panels at a time, or two tiles by up to two.
   template <int most, bool two_tiles> void pass(int row, int rows, LastTiles& last) const {
     const bf16* from = a + row * lda;
+    shape_tiles<two_tiles>(rows, depth);
     if (last_k) last.set_rows(from + steps * kTileDepth, lda, rows, last_k);
     for (int p = 0; p < npanels;) {
       const int left = npanels - p < most ? npanels - p : most;
@@ -245,20 +256,20 @@ struct TileProduct {
     }
   }
 
-  // `rows`, a multiple of kPassRows: all of them over two panels after the other, which stay in the first-level cache.
+  // `rows`, a multiple of kPassRows: all of them over two panels after the other. Each fetches its share of what is
+  // read next.
   void passes(int rows, LastTiles& last) const {
     const int count = rows / kPassRows, lines = (fetch.lines + count - 1) / count;
+    shape_tiles<true>(kPassRows, depth);
     for (int p = 0; p < npanels;) {
       const int left = npanels - p < 2 ? npanels - p : 2;
       if (last_k) last.set_panels(w + p * panel + int64_t(steps) * kTileElements, panel, left, last_k);
-      TileFetch share = fetch;
+      TileFetch share{fetch.at, lines, fetch.panel};
       for (int row = 0; row < rows; row += kPassRows) {
         const bf16* from = a + row * lda;
         if (last_k) last.set_rows(from + steps * kTileDepth, lda, kPassRows, last_k);
-        // Every pass fetches its share of what is read next.
-        share.first = row / kPassRows * lines;
-        share.lines = fetch.lines - share.first < lines ? fetch.lines - share.first : lines;
         panels<true>(p, left, from, kPassRows, last, c + row * ldc, share);
+        share.at += int64_t(steps) * lines * 64;
       }
       p += left;
     }
@@ -269,7 +280,7 @@ struct TileProduct {
   int panels(int p, int count, const bf16* from, int rows, const LastTiles& last, float* to, TileFetch own) const {
     own.at += p * own.panel;
     const auto take = [&]<int NR>() {
-      multiply_tiles_of<NR, two_tiles>(from, lda, rows, w + p * panel, panel, steps, last_k ? &last : nullptr,
+      multiply_tiles_of<NR, two_tiles>(from, lda, rows, w + p * panel, panel, depth, steps, last_k ? &last : nullptr,
                                        to + p * kLanes, ldc, accumulate, own);
       return NR;
     };
@@ -289,34 +300,22 @@ inline void multiply_tiles(const bf16* a, int64_t lda, int m, const bf16* w, int
   // Few rows go from panel to panel, which memory reads faster than several at a time.
   const bool streams = m <= kTileHeight && k >= kStreamedK && !next;
   const int whole = m / kPassRows * kPassRows, rest = m - whole;
-  int k0 = 0;
-  do {
-    const int depth = k - k0 < kPassK ? k - k0 : kPassK;
-    const bf16* at = w + int64_t(k0) * kLanes;
-    const int lines = next ? int(next_step / 4) : kTileHeight;
-    const TileFetch fetch{next ? next + int64_t(k0) * kLanes * int64_t(sizeof(bf16))
-                               : (const char*)(at + (streams ? kTilesAhead * kTileElements : 2 * panel)),
-                          lines, panel * int64_t(sizeof(bf16)), lines * 64};
-    TileProduct product{a + k0,
-                        lda,
-                        at,
-                        panel,
-                        depth / kTileDepth,
-                        round_to(depth % kTileDepth, 2),
-                        npanels,
-                        c,
-                        ldc,
-                        accumulate || k0 > 0,
-                        fetch};
-    if (whole > 0) product.passes(whole, last), product.fetch.lines = 0;
-    if (rest > kTileHeight)
-      product.pass<2, true>(whole, rest, last);
-    else if (rest > 0 && streams)
-      product.pass<1, false>(whole, rest, last);
-    else if (rest > 0)
-      product.pass<4, false>(whole, rest, last);
-    k0 += depth;
-  } while (k0 < k);
+  // As of an adapter's rank.
+  const bool narrow = k > 0 && k < kTileDepth;
+  const int depth = narrow ? round_to(k, 2) : kTileDepth;
+  const char* const upcoming = next ? next : (const char*)(w + (streams ? kTilesAhead * kTileElements : 2 * panel));
+  const TileFetch fetch{upcoming, (next ? int(next_step / 4) : kTileHeight) * depth / kTileDepth,
+                        panel * int64_t(sizeof(bf16))};
+  TileProduct product{
+      a,       lda, w,   panel,      depth, narrow ? 1 : k / kTileDepth, narrow ? 0 : round_to(k % kTileDepth, 2),
+      npanels, c,   ldc, accumulate, fetch};
+  if (whole > 0) product.passes(whole, last), product.fetch.lines = 0;
+  if (rest > kTileHeight)
+    product.pass<2, true>(whole, rest, last);
+  else if (rest > 0 && streams)
+    product.pass<1, false>(whole, rest, last);
+  else if (rest > 0)
+    product.pass<4, false>(whole, rest, last);
 }
 
 }  // namespace
