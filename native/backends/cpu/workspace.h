@@ -7,16 +7,20 @@
 
 namespace anneal::cpu {
 
+// Elements from one row to the next, where long rows lie an odd number of cache lines apart: neighbours would share few
+// places of a cache otherwise, and products read and write up to 16 of them at a time.
+constexpr int64_t spread(int64_t ld, int elem) {
+  constexpr int64_t kLine = 64, kLong = 1024;
+  return ld * elem >= kLong ? ((ld * elem + kLine - 1) / kLine | 1) * kLine / elem : ld;
+}
+static_assert(spread(496, 2) == 496 && spread(512, 2) == 544 && spread(560, 2) == 608 && spread(1024, 4) == 1040);
+
 // Rows and matrices that own their memory. Their leading dimension depends on the columns alone, so that padding stays
 // zero.
 struct RowStore : Rows {
   Buffer memory;
   void size(int64_t rows, int64_t cols, const Kernels& k) {
-    elem = k.elem, ld = padded(cols);
-    // Long rows an odd number of cache lines apart: neighbours would share few places of a cache, and tiles are loaded
-    // from 16 of them.
-    constexpr int64_t kLine = 64, kLong = 1024;
-    if (is_fast(k.isa) && ld * elem >= kLong) ld = (ld * elem / kLine | 1) * kLine / elem;
+    elem = k.elem, ld = is_fast(k.isa) ? spread(padded(cols), elem) : padded(cols);
     memory.reserve(size_t(rows) * ld * elem);
     data = memory.data();
   }
@@ -24,7 +28,7 @@ struct RowStore : Rows {
 struct MatrixStore : Matrix {
   Buffer memory;
   void size(int64_t rows, int64_t cols) {
-    ld = padded(cols);
+    ld = spread(padded(cols), sizeof(float));
     memory.reserve(size_t(rows) * ld * sizeof(float));
     data = memory.floats();
   }
