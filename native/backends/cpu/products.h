@@ -54,7 +54,8 @@ inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Ti
 // serve more rows for each time that they are read.
 inline Split split_product(const Team& team, const Kernels& k, int rows, int panels, int width = 1) {
   const int more = is_fast(k.isa) && rows > kTileRows ? 2 : 1;
-  Split s{rows, panels, std::min(rows, kTileRows * more), std::min(panels, kTilePanels / more), team.workers()};
+  const int most = rows >= kTileRows ? std::min(k.product_panels, kMostTilePanels) / more : kTilePanels;
+  Split s{rows, panels, std::min(rows, kTileRows * more), std::min(panels, most), team.workers()};
   if (team.workers() > 1)
     while (s.group * width > 3 && s.chunks() < 4 * team.workers())
       s.group = s.group > 6 ? s.group - 3 : s.group > 3 ? 3 : 1;

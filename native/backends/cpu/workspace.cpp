@@ -39,9 +39,12 @@ void Workspace::configure_backward(const Model& m, int lora_columns) {
 
 void Workspace::configure(const Model& m, int rows, int count, int block, int lora_columns) {
   const Widths& c = m.widest();
-  // A layer that stays in a core's cache is best applied to a run of rows at a time.
-  // The matrix unit is so fast that rows had better stay with the core that has them in its cache.
-  const bool stays = is_fast(m.kernels.isa) && rows >= kTileRows * count;
+  // A layer that stays in a core's cache is best applied to a run of rows at a time. Where there are many rows, they
+  // had better stay with the core that has them in its cache: the matrix unit is so fast, and the weights that a
+  // backward pass transposes for them serve all.
+  const bool stays = is_fast(m.kernels.isa)
+                         ? rows >= kTileRows * count
+                         : block > 1 && rows >= 2 * kTileRows * count && m.layer_bytes() <= kTransposedBytes;
   by_rows = count > 1 && (stays || (m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count));
   if (stays) {
     const int turns = (rows + kStayingRows * count - 1) / (kStayingRows * count), step = std::max(block, kFastDepth);

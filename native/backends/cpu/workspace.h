@@ -124,10 +124,12 @@ struct Workspace {
 };
 
 // Float32 elements of a worker's product tile.
-constexpr int kTileRows = 128, kTilePanels = 12, kTileFloats = 2 * kTileRows * kTilePanels * kLanes;
-constexpr int kRunRows = 512;                                    // rows of a run that all workers share
-constexpr int kStayingRows = kTileRows;                          // of one that a worker of the fast family has alone
-constexpr int kBackwardColumns = 96, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
+constexpr int kTileRows = 128, kTilePanels = 12, kMostTilePanels = 24;
+constexpr int kTileFloats = 2 * kTileRows * kMostTilePanels * kLanes;
+constexpr int kRunRows = 512;                                     // rows of a run that all workers share
+constexpr int kStayingRows = kTileRows;                           // of one that a worker has alone
+constexpr int64_t kTransposedBytes = int64_t(128) << 20;          // of a layer that is transposed at once
+constexpr int kBackwardColumns = 192, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
 static_assert(kRunRows * kBackwardColumns <= kTileFloats);
 
 }  // namespace anneal::cpu

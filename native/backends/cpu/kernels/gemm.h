@@ -32,6 +32,9 @@ template <class T> constexpr bool kByTiles = kStep<T> == 2;
 template <class T> constexpr bool kByTiles = false;
 #endif
 
+// Panels that are best multiplied at once.
+template <class T> constexpr int kProductPanels = kWidensPairs<T> && !kByTiles<T> ? kWidenedProductPanels : 12;
+
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway, or go from panel to panel, since memory answers one stream
 // faster than several. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile

@@ -219,8 +219,9 @@ struct AttentionKernels {
 struct Kernels {
   Isa isa;
   DType type;
-  int elem;    // bytes of T
-  int k_step;  // 1 or 2
+  int elem;            // bytes of T
+  int k_step;          // 1 or 2
+  int product_panels;  // that many rows had best be multiplied with in one call of gemm, which may prepare rows anew
 
   // ---- products
   // c[m][16*panels] = (accumulate ? c : 0) + a[m][k] . W^T; a has lda >= padded k elements of T, zero padded. Any m >=

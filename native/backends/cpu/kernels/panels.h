@@ -96,6 +96,13 @@ ANNEAL_INLINE void store_step(const S* src, int64_t ld, int rows_left, Lanes lan
   store_int(to, even | shift_left<16>(odd));
 }
 
+// The same type is copied bit by bit.
+template <class Lanes>
+ANNEAL_INLINE void store_step(const bf16* src, int64_t ld, int rows_left, Lanes lanes, bf16* to) {
+  const I32x16 even = load_words(src, lanes), odd = rows_left > 1 ? load_words(src + ld, lanes) : all_int(0);
+  store_int(to, even | shift_left<16>(odd));
+}
+
 // panels of src^T, src[rows][cols]: outputs = cols, reduction = rows.
 template <class T, class S>
 ANNEAL_INLINE void pack_transposed_from(const S* src, int64_t ld, int rows, int cols, T* panels) {

@@ -248,8 +248,9 @@ ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 12, 12, 8, 6};
 constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
-constexpr int kManyRows = 32;                // from which on blocks of bfloat16 are widened for all rows and panels
-constexpr int kWideK = 192, kWideRows = 64;  // of such a block
+constexpr int kManyRows = 32;                 // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kWideK = 192, kWideRows = 128;  // of such a block
+constexpr int kWidenedProductPanels = 24;     // rows are widened anew for so many
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights

@@ -293,8 +293,9 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 // twice the registers, of half the size.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kManyRows = 16;  // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
+constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel

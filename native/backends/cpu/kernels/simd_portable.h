@@ -297,6 +297,7 @@ constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
 #endif
 constexpr int kManyRows = 16;  // from which on blocks of bfloat16 are widened for all rows and panels
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
+constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel

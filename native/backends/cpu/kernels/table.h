@@ -23,6 +23,7 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.type = kType<T>;
   k.elem = int(sizeof(T));
   k.k_step = kStep<T>;
+  k.product_panels = kProductPanels<T>;
   k.gemm = gemm<T>;
   k.pack = pack<T>;
   k.unpack = unpack<T>;

@@ -21,6 +21,7 @@ template <size_t... I> void put_dequantized(QuantizedKernels* k, std::index_sequ
 inline void put_tiled(Kernels& k) {
   if (k.type != DType::bf16) return;
   k.gemm = giving_back<gemm<bf16>>;
+  k.product_panels = kProductPanels<bf16>;
   put_attention<ExactPages<bf16>>(k.over_exact_pages);
   put_attention<CodePages<bf16>>(k.over_int8_pages);
   put_dequantized(k.quantized, std::make_index_sequence<kQuantizedCount>());
