@@ -134,10 +134,9 @@ void head_forward(Team& team, const Model& m, const Matrix& x, const std::vector
         const float* logits = pass.tempered(b, i, entries[e]);
         const float lse = k.log_sum_exp(logits, head.n);
         logprobs[e] = logits[target] - lse;
-        entropies[e] = units.logprob
-                           ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
-                                                pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
-                           : k.entropy(logits, head.n, lse);
+        entropies[e] = units.logprob ? k.softmax_residual(logits, head.n, lse, target, pass.gradient_scale(entries[e]),
+                                                          pass.cap(entries[e]), b.d_logits.at(i), padded(head.n))
+                                     : k.entropy(logits, head.n, lse);
       }
     });
     if (units.logprob) pass.project(t, b, row0, rows, units.logprob);

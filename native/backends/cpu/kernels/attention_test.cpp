@@ -218,12 +218,9 @@ void test_attention_gradient() {
              "cutting the gradients of attention changes the bits");
   Floats dq(grads.begin(), grads.begin() + rows * hd),
       dk(grads.begin() + rows * hd, grads.begin() + (rows + keys) * hd), dv(grads.end() - keys * hd, grads.end());
-  check_gradient(
-      "attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
-  check_gradient(
-      "attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
-  check_gradient(
-      "attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
+  check_gradient("attention dq", q, dq, [&](const Floats& v) { return loss(v, key, value); }, 3e-3);
+  check_gradient("attention dk", key, dk, [&](const Floats& v) { return loss(q, v, value); }, 3e-3);
+  check_gradient("attention dv", value, dv, [&](const Floats& v) { return loss(q, key, v); }, 3e-3);
 }
 
 // More rows and blocks than gradients take up at a time: cut as they may be, on every set, the same bits.

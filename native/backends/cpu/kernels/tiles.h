@@ -17,7 +17,7 @@ namespace {
 constexpr int kTileDepth = kFastDepth, kTileHeight = 16;  // of a tile of activations
 constexpr int kTileElements = kTileDepth * kLanes;
 constexpr int kPassRows = 2 * kTileHeight;  // that go through a panel together
-constexpr int kLongRows = 4096;             // of sums
+constexpr int kLongRows = 4096;             // floats between rows of sums that no cache holds
 constexpr int kTilesAhead = 6;              // of a panel, where few rows wait for memory
 
 // What is fetched while panels are multiplied: some lines with each tile of theirs, one after the other.
@@ -156,7 +156,6 @@ ANNEAL_INLINE void multiply_tiles_of(const bf16* a, int64_t lda, int rows, const
                                      int steps, const LastTiles* last, float* c, int64_t ldc, bool accumulate,
                                      TileFetch fetch) {
   using Pass = TilePass<NR, two_tiles>;
-  // Long rows are of a matrix that no cache holds.
   if (two_tiles && ldc >= kLongRows)
     for (int i = 0; i < rows; i++)
       for (int j = 0; j < NR; j++) prefetch(c + i * ldc + j * kLanes);
@@ -300,7 +299,8 @@ inline void multiply_tiles(const bf16* a, int64_t lda, int m, const bf16* w, int
   // Few rows go from panel to panel, which memory reads faster than several at a time.
   const bool streams = m <= kTileHeight && k >= kStreamedK && !next;
   const int whole = m / kPassRows * kPassRows, rest = m - whole;
-  // As of an adapter's rank.
+  // As of an adapter's rank. Where no key of a block is seen, k is 0 or a negative multiple of 32, and nothing is
+  // added.
   const bool narrow = k > 0 && k < kTileDepth;
   const int depth = narrow ? round_to(k, 2) : kTileDepth;
   const char* const upcoming = next ? next : (const char*)(w + (streams ? kTilesAhead * kTileElements : 2 * panel));
