@@ -42,6 +42,18 @@ template <class T> constexpr int kProductPanels = kWidensPairs<T> && !kByTiles<T
 struct Ahead {
   const char* at;
   int64_t step;
+
+  // For the next `vectors` of each of NR panels that lie `panel` bytes apart: a tile's share of several is one line
+  // where tiles are many, and each fetch takes the place of a multiplication. Memory answers few at once best.
+  template <int NR, int vectors> ANNEAL_INLINE void fetch(int64_t panel) {
+    const char* line = at;
+    at += vectors * step;
+    do {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) prefetch(line + j * panel);
+      line += 64;
+    } while (vectors > 1 && line < at);
+  }
 };
 
 // A register tile: MR rows of c by NR panels. Each row's address comes from the one before: g++ would make all of them
@@ -226,21 +238,17 @@ constexpr int kLineElements = 64 / int(sizeof(bf16));  // of a cache line
 // As much of what lies at `next` is fetched.
 ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
   const I32x16 upper = all_int(int(0xffff0000u));
-  const auto widen16 = [&](const bf16* at, int i) {
-    const I32x16 both = load_int(at);
+  const auto widen16 = [&](int i, auto... part) {
+    const I32x16 both = load_int(from + 2 * i, part...);
     store(to + i, as_float(both & upper));
     store(to + kWideK / 2 + i, as_float(shift_left<16>(both)));
   };
   int i = 0;
   for (; i + kLanes <= pairs; i += kLanes) {
     prefetch(next + 2 * i);
-    widen16(from + 2 * i, i);
+    widen16(i);
   }
-  if (i < pairs) {
-    alignas(64) bf16 last[2 * kLanes] = {};
-    __builtin_memcpy(last, from + 2 * i, size_t(pairs - i) * 2 * sizeof(bf16));
-    widen16(last, i);
-  }
+  if (i < pairs) widen16(i, Part{pairs - i});
 }
 
 // A step of a tile over rows of widened pairs: part_of(j, half) are the odd k of panel j, then the even ones.
@@ -269,14 +277,13 @@ void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float*
   tile.begin(c, ldc, accumulate);
   const I32x16 upper = all_int(int(0xffff0000u));
   for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes, wide += 2 * kLanes) {
+    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(panel * int64_t(sizeof(bf16)));
     multiply_wide_pair(tile, a, [&](int j, int half) {
-      if (half == 0) prefetch(ahead.at + j * panel * int64_t(sizeof(bf16)));
       const I32x16 pair = load_int(w + j * panel);
       const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
       store(wide + (j * kWideK + half) * kLanes, part);
       return part;
     });
-    ahead.at += ahead.step;
   }
   tile.end(c, ldc);
 }
@@ -287,11 +294,8 @@ void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
-    multiply_wide_pair(tile, a, [&](int j, int half) {
-      if (half == 0) prefetch(ahead.at + j * ahead_panel);
-      return load(w + (j * kWideK + half) * kLanes);
-    });
-    ahead.at += ahead.step;
+    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(ahead_panel);
+    multiply_wide_pair(tile, a, [&](int j, int half) { return load(w + (j * kWideK + half) * kLanes); });
   }
   tile.end(c, ldc);
 }
@@ -436,11 +440,12 @@ void gemm(const void* a_, int64_t lda, int m, const void* panels, int k, int npa
   if (k == 0 && m > 0) return multiply_block<T>(a, lda, m, w, panel, 0, npanels, c, ldc, accumulate);
   for (int k0 = 0; k0 < k; k0 += kBlockK) {
     const int depth = k - k0 < kBlockK ? k - k0 : kBlockK;
-    // Rows whose activations fit the second-level cache beside the panels; processors that have tiles have twice as
-    // much.
+    // Rows whose activations fit the second-level cache beside the panels, in blocks of nearly equal height; processors
+    // that have tiles have twice as much. Rows that are widened are cut where that is done.
+    constexpr bool kWhole = kWidensPairs<T> && !kByTiles<T>;
     constexpr int kBytes = (kByTiles<T> ? 1024 : 384) * 1024, kUnit = kByTiles<T> ? 32 : 48;
-    const int fit = kBytes / int(sizeof(T)) / (depth + 1);
-    const int height = fit < 96 ? 96 : fit / kUnit * kUnit;
+    const int fit = kBytes / int(sizeof(T)) / (depth + 1), most = fit < 96 ? 96 : fit / kUnit * kUnit;
+    const int blocks = (m + most - 1) / most, height = kWhole ? m : round_to((m + blocks - 1) / blocks, kUnit);
     for (int row = 0; row < m; row += height) {
       const int rows = m - row < height ? m - row : height;
       multiply_block<T>(a + row * lda + k0, lda, rows, w + int64_t(k0) * kLanes, panel, depth, npanels, c + row * ldc,

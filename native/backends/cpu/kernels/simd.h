@@ -33,6 +33,15 @@ ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) {
 }
 #endif
 
+#ifndef __AVX2__
+// The first n lanes, and zeros.
+ANNEAL_INLINE I32x16 load_int(const void* p, Part n) {
+  alignas(64) uint32_t lanes[kLanes] = {};
+  __builtin_memcpy(lanes, p, size_t(n.n) * sizeof(uint32_t));
+  return load_int(lanes);
+}
+#endif
+
 #ifndef __AVX512BF16__
 // bfloat16 of `low` in the low words, of `high` in the upper ones.
 ANNEAL_INLINE I32x16 round_pairs(F32x16 low, F32x16 high) {

@@ -43,6 +43,11 @@ ANNEAL_INLINE void store(float* p, F32x16 x, Part n) {
 ANNEAL_INLINE I32x16 load_int(const void* p) {
   return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
 }
+ANNEAL_INLINE I32x16 load_int(const void* p, Part n) {
+  const Mask16 m = first(n.n);
+  return {_mm256_maskload_epi32((const int*)p, _mm256_castps_si256(m.lo)),
+          _mm256_maskload_epi32((const int*)p + 8, _mm256_castps_si256(m.hi))};
+}
 ANNEAL_INLINE void store_int(void* p, I32x16 x) {
   _mm256_storeu_si256((__m256i*)p, x.lo);
   _mm256_storeu_si256((__m256i*)p + 1, x.hi);
@@ -292,6 +297,7 @@ constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
 constexpr int kManyRows = 16;               // from which on blocks of bfloat16 are widened for all rows and panels
 constexpr int kWideK = 96, kWideRows = 64;  // of such a block
+constexpr int kPairsAhead = 1;              // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;   // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;

@@ -28,6 +28,7 @@ ANNEAL_INLINE F32x16 load(const float* p, Part n) { return {_mm512_maskz_loadu_p
 ANNEAL_INLINE void store(float* p, F32x16 x, Full = {}) { _mm512_storeu_ps(p, x.v); }
 ANNEAL_INLINE void store(float* p, F32x16 x, Part n) { _mm512_mask_storeu_ps(p, mask_of(n), x.v); }
 ANNEAL_INLINE I32x16 load_int(const void* p) { return {_mm512_loadu_si512(p)}; }
+ANNEAL_INLINE I32x16 load_int(const void* p, Part n) { return {_mm512_maskz_loadu_epi32(mask_of(n), p)}; }
 ANNEAL_INLINE void store_int(void* p, I32x16 x) { _mm512_storeu_si512(p, x.v); }
 // 16 words, zero-extended to 32 bits.
 ANNEAL_INLINE I32x16 load_words(const bf16* p, Full = {}) {
@@ -248,9 +249,10 @@ ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 12, 12, 8, 6};
 constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
-constexpr int kManyRows = 32;                 // from which on blocks of bfloat16 are widened for all rows and panels
-constexpr int kWideK = 192, kWideRows = 128;  // of such a block
-constexpr int kWidenedProductPanels = 24;     // rows are widened anew for so many
+constexpr int kManyRows = 32;                // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kWideK = 96, kWideRows = 192;  // of such a block: three panels of it lie in half a first-level cache
+constexpr int kPairsAhead = 8;               // of panels to come, that a tile fetches at once
+constexpr int kWidenedProductPanels = 24;    // rows are widened anew for so many
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights

@@ -295,6 +295,7 @@ constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
 constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
+constexpr int kPairsAhead = 1;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;

@@ -295,8 +295,9 @@ constexpr int kWidenedTileRows[5] = {0, 4, 2, 1, 1};
 constexpr int kTileRows[5] = {0, 2, 1, 1, 1};
 constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
 #endif
-constexpr int kManyRows = 16;  // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
+constexpr int kPairsAhead = 1;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
