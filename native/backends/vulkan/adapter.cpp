@@ -54,16 +54,35 @@ std::shared_ptr<AdapterVersion> take_adapter_version(const GpuModel& m, const Lo
   return version;
 }
 
+namespace {
+
+void write_table(Staging& staging, const AdapterVersion& version) {
+  std::vector<LowRank> table;
+  for (const auto& layer : version.layers) table.insert(table.end(), layer.begin(), layer.end());
+  staging.write(version.memory, 0, table.data(), int64_t(table.size() * sizeof(LowRank)));
+}
+
+}  // namespace
+
+void record_adapter_version(Commands& commands, const GpuModel& m, const LoraSpec& spec,
+                            const std::function<FloatRows(int layer, int projection, bool b)>& masters,
+                            Staging& staging, const AdapterVersion& version) {
+  write_table(staging, version);
+  for (const Part& part : Places(m, spec).parts) {
+    const FloatRows from = masters(part.layer, part.projection, part.b);
+    const struct {
+      uint64_t from, to;
+      int32_t n, k, ld, padding;
+    } parameters{from.at, version.memory.address() + uint64_t(part.at), part.rows, part.cols, from.ld, 0};
+    const int64_t granules = matrix_bytes(m.type, part.rows, part.cols) / 16;
+    commands.dispatch(m.pipeline(Shader::kPackRows), parameters, (granules + 63) / 64);
+  }
+}
+
 bool fill_adapter_version(const GpuModel& m, executor::Pool& pool, const LoraSpec& spec,
                           const backends::AdapterValues& values, Staging& staging, AdapterVersion& version) {
   const Places places(m, spec);
   std::vector<char> packed(size_t(places.bytes), 0);
-  char* at = packed.data();
-  for (const auto& layer : version.layers)
-    for (const LowRank& low : layer) {
-      std::memcpy(at, &low, sizeof low);
-      at += sizeof low;
-    }
   if (!pool.each(int64_t(places.parts.size()), [&](int64_t i, int) {
         const Part& part = places.parts[size_t(i)];
         pack_rows(m.type, values(part.layer, part.projection, part.b), part.cols, part.rows, part.cols,
@@ -71,6 +90,7 @@ bool fill_adapter_version(const GpuModel& m, executor::Pool& pool, const LoraSpe
       }))
     return false;
   staging.write(version.memory, 0, packed.data(), places.bytes);
+  write_table(staging, version);
   return true;
 }
 

@@ -30,8 +30,18 @@ inline const AdapterVersion* version_of(const backends::AdapterRef& adapter) {
   return static_cast<const AdapterVersion*>(adapter.get());
 }
 
+// Rows of float32 on the GPU, `ld` floats apart; at 0: none.
+struct FloatRows {
+  uint64_t at = 0;
+  int ld = 0;
+};
+
 // Values to be given it. Throws NoDeviceMemory.
 std::shared_ptr<AdapterVersion> take_adapter_version(const GpuModel&, const LoraSpec&);
+// Rounds the values of masters on the GPU into it, once the commands have run.
+void record_adapter_version(Commands&, const GpuModel&, const LoraSpec&,
+                            const std::function<FloatRows(int layer, int projection, bool b)>& masters, Staging&,
+                            const AdapterVersion&);
 // False if aborted.
 bool fill_adapter_version(const GpuModel&, executor::Pool&, const LoraSpec&, const backends::AdapterValues&, Staging&,
                           AdapterVersion&);

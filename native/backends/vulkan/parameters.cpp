@@ -88,19 +88,15 @@ void AdapterParameters::write(int tensor, Part which, std::span<const float> fro
   staging_.write(part(which), p.offset * 4, rows.data(), int64_t(rows.size()) * 4);
 }
 
-void AdapterParameters::refresh() { publish(take_adapter_version(model_, spec_)); }
+void AdapterParameters::refresh() {
+  Commands commands(model_.gpu);
+  publish(commands, take_adapter_version(model_, spec_));
+}
 
-void AdapterParameters::publish(std::shared_ptr<AdapterVersion> version) {
-  std::vector<std::vector<float>> values;
-  for (size_t t = 0; t < tensors_.size(); t++) {
-    values.emplace_back(size_t(tensors_[t].elements()));
-    read(int(t), Part::value, values.back());
-  }
-  const auto value = [&](int layer, int p, bool b) {
-    const AdapterPlace place = places_.of(layer, p, b);
-    return values[place.tensor].data() + place.element;
-  };
-  if (!fill_adapter_version(model_, pool_, spec_, value, staging_, *version)) throw executor::Aborted();
+void AdapterParameters::publish(Commands& commands, std::shared_ptr<AdapterVersion> version) {
+  const auto masters = [&](int layer, int p, bool b) { return rows_of(value_, layer, p, b); };
+  record_adapter_version(commands, model_, spec_, masters, staging_, *version);
+  if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
   version_ = std::move(version);
 }
 
@@ -109,12 +105,16 @@ void AdapterParameters::begin(Commands& commands) {
   commands.barrier();
 }
 
-Gradient AdapterParameters::gradient(int layer, int p, bool b) const {
-  if (!spec_.adapts(model_.spec.layers[size_t(layer)], p)) return {};
+FloatRows AdapterParameters::rows_of(const Memory& memory, int layer, int p, bool b) const {
   const AdapterPlace place = places_.of(layer, p, b);
   const Place& parameter = parameters_[place.tensor];
   const int64_t at = parameter.offset + place.element / parameter.cols * parameter.ld;
-  return {pending_.address() + uint64_t(at) * 4, int(parameter.ld)};
+  return {memory.address() + uint64_t(at) * 4, int(parameter.ld)};
+}
+
+Gradient AdapterParameters::gradient(int layer, int p, bool b) const {
+  if (!spec_.adapts(model_.spec.layers[size_t(layer)], p)) return {};
+  return rows_of(pending_, layer, p, b);
 }
 
 void AdapterParameters::commit() {
@@ -183,9 +183,9 @@ void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) 
                float(1 / std::sqrt(bias2)),
                0};
   commands.dispatch(model_.gpu->pipeline(Shader::kAdamw), parameters, groups_of(size_));
-  if (!pool_.each(1, [&](int64_t, int) { commands.run(); })) throw executor::Aborted();
+  commands.barrier();
+  publish(commands, std::move(next));
   zero_grad();
-  publish(std::move(next));
 }
 
 }  // namespace anneal::vulkan

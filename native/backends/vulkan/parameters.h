@@ -6,11 +6,8 @@
 
 namespace anneal::vulkan {
 
-// Where a backward pass adds gradients of A [rank][ld] and B [outputs][ld]; address 0: not trained.
-struct Gradient {
-  uint64_t at = 0;
-  int ld = 0;
-};
+// Where a backward pass adds gradients of A [rank][ld] and B [outputs][ld]; none where these are not trained.
+using Gradient = FloatRows;
 
 class AdapterParameters final : public backends::PartTrainable {
  public:
@@ -39,8 +36,9 @@ class AdapterParameters final : public backends::PartTrainable {
     int64_t offset, rows, cols, ld;
   };
   const Memory& part(Part) const;
-  // The version of the values there are, into one that was taken for it.
-  void publish(std::shared_ptr<AdapterVersion>);
+  FloatRows rows_of(const Memory&, int layer, int projection, bool b) const;
+  // Runs what was recorded, and then makes the version of the values there are, in one that was taken for it.
+  void publish(Commands&, std::shared_ptr<AdapterVersion>);
 
   const GpuModel& model_;
   executor::Pool& pool_;
