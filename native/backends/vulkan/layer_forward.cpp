@@ -277,15 +277,27 @@ void record_logits(Commands& commands, const GpuModel& m, uint64_t normed, int r
 
 void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& b, int layer,
                       std::initializer_list<int> projections, uint64_t x, int k, Scratch& s) {
+  // Of many rows most neighbours have the same adapter, and share what is read of it; others would wait for each other.
+  constexpr int kManyRows = 128, kSharing = 8;
+  const bool many = b.rows >= kManyRows && m.gpu->takes_turns(kSharing * turns_of_few(m.type, k, kSharing));
+  const int at_once = many ? kSharing : 1;
   bool any = false;
   for (int p : projections) {
     if (!b.adapters || !b.adapts(layer, p)) continue;
     const struct {
       uint64_t x, adapters, z;
-      int32_t k, ldx, ldz, projection;
-    } parameters{
-        x, b.adapters, s.z[p].address(), k, m.type.granules(k), m.type.granules(b.rank), layer * kProjections + p};
-    commands.dispatch(m.pipeline(Shader::kLoraDown), parameters, b.rows);
+      int32_t rows, k, ldx, ldz, projection, padding;
+    } parameters{x,
+                 b.adapters,
+                 s.z[p].address(),
+                 b.rows,
+                 k,
+                 m.type.granules(k),
+                 m.type.granules(b.rank),
+                 layer * kProjections + p,
+                 0};
+    commands.dispatch(m.pipeline(Shader::kLoraDown, {0, uint32_t(at_once)}), parameters, (b.rank + kPanel - 1) / kPanel,
+                      (b.rows + at_once - 1) / at_once);
     any = true;
   }
   if (any) commands.barrier();

@@ -5,7 +5,15 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kFewRows = 8;
+// Rows of codes that an invocation has at once.
+constexpr int kCodeRows = 8;
+// Rows that share weights in shaders/product_few.comp, at most. Beyond them tiles of as many rows and outputs
+// (product.comp), whose invocations have more outputs for what they read, are better where they keep a device busy; few rows
+// would be padding there, and wait for the latency of every load.
+constexpr int kFewRows = 64;
+// Rows are divided among workgroups, while these have more than kMinSharing each, until there are so many: some for each
+// of a large device's multiprocessors.
+constexpr int kBusyGroups = 128, kMinSharing = 8;
 // Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
 // padding.
 constexpr int kTiledRows = 16;
@@ -49,7 +57,18 @@ void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, 
 }  // namespace
 
 int64_t turns_of_few(ElementType type, int k, int rows) {
-  return int64_t(type.granules(k) + 1) * (6 + rows * (2 * type.granule() + 12));
+  const int summing = rows < 4 ? rows : rows < 32 ? 4 : 8, each = rows / summing;
+  const int granules = type.granules(k), depth = rows <= 16 ? 32 : 512 / rows;
+  const int of_granule = 2 + each * (type.granule() / 4 + 2), of_stretch = 128, of_output = 1024;
+  return int64_t(granules) * of_granule + (granules / depth + 1) * of_stretch + each * of_output;
+}
+
+int few_rows_at_once(const Gpu& gpu, ElementType type, int n, int k, int rows) {
+  int at_once = int(std::bit_ceil(uint32_t(std::min(rows, kFewRows))));
+  const auto groups = [&] { return int64_t(n + kPanel - 1) / kPanel * ((rows + at_once - 1) / at_once); };
+  while (at_once > kMinSharing && groups() < kBusyGroups) at_once /= 2;
+  while (at_once > 1 && !gpu.takes_turns(turns_of_few(type, k, at_once))) at_once /= 2;
+  return at_once;
 }
 
 CodeKernel code_kernel(const Gpu& gpu, int rows) {
@@ -74,7 +93,6 @@ void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear
 
 void record_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
                     const ProductInputs& inputs, ProductParameters p) {
-  const auto kind = uint32_t(product), few = std::bit_ceil(uint32_t(std::min(p.rows, kFewRows)));
   if (w.takes_codes()) {
     CodeKernel kernel = code_kernel(*m.gpu, p.rows);
     if (!kernel.tile && !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfCodes)) kernel.tile = kSmallTile;
@@ -87,19 +105,23 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
     commands.dispatch(m.gpu->matrix_pipeline(shader, matrix_constants(w, product)), p, (p.n + cols - 1) / cols,
                       (p.rows + rows - 1) / rows);
   } else if (p.rows <= kFewRows || !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfTile)) {
-    uint32_t at_once = few;
-    while (at_once > 1 && !m.gpu->takes_turns(turns_of_few(m.type, p.k, at_once))) at_once /= 2;
-    commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(kind, at_once)), p, (p.n + 63) / 64,
-                      (p.rows + at_once - 1) / at_once);
+    record_few(commands, m, product, w, p, few_rows_at_once(*m.gpu, m.type, p.n, p.k, p.rows));
   } else {
-    commands.dispatch(m.pipeline(Shader::kProduct, w.constants(kind)), p, (p.n + 63) / 64, (p.rows + 63) / 64);
+    commands.dispatch(m.pipeline(Shader::kProduct, w.constants(uint32_t(product))), p, (p.n + 63) / 64,
+                      (p.rows + 63) / 64);
   }
+}
+
+void record_few(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w, const ProductParameters& p,
+                int at_once) {
+  commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(uint32_t(product), uint32_t(at_once))), p,
+                    (p.n + kPanel - 1) / kPanel, (p.rows + at_once - 1) / at_once);
 }
 
 void record_code_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
                          const ProductInputs& inputs, ProductParameters p, const CodeKernel& kernel) {
   p.x = inputs.codes.address();
-  const int rows = kernel.tile ? kernel.tile : int(std::bit_ceil(uint32_t(std::min(p.rows, kFewRows))));
+  const int rows = kernel.tile ? kernel.tile : int(std::bit_ceil(uint32_t(std::min(p.rows, kCodeRows))));
   const int cols = kernel.tile ? kernel.tile : 64;
   std::vector<uint32_t> constants = w.constants(uint32_t(product), uint32_t(rows));
   constants.push_back(kernel.byte_products);

@@ -33,8 +33,10 @@ struct CodeKernel {
   bool byte_products = false;  // four at once
 };
 
-// Turns of loops of shaders/product_few.comp, where an invocation has an output of so many rows.
+// Turns of loops of shaders/product_few.comp, where a workgroup has so many rows, at most.
 int64_t turns_of_few(ElementType, int k, int rows);
+// How many rows a workgroup of it has, of so many in all with n outputs; a power of two.
+int few_rows_at_once(const Gpu&, ElementType, int n, int k, int rows);
 CodeKernel code_kernel(const Gpu&, int rows);  // the one for so many rows on a device
 
 // Bytes of a row of k elements as float16 (shaders/half_rows.comp).
@@ -45,6 +47,8 @@ void record_inputs(Commands&, const GpuModel&, std::span<const Linear* const>, u
                    const ProductInputs&);
 // `p`.x: rows of the compute type, whose inputs have been recorded.
 void record_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&, ProductParameters p);
+// On shaders/product_few.comp, of weights that take no codes.
+void record_few(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductParameters& p, int at_once);
 // Of quantised weights that take codes.
 void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
                          ProductParameters p, const CodeKernel&);

@@ -1,5 +1,7 @@
 #version 460
-// x W^T of few rows: an invocation has one output of up to 8 rows, and reads its weights once.
+// x W^T of few rows: a workgroup has 32 outputs of up to 64 rows, and reads their weights once. All its invocations stage a
+// stretch of k in shared memory, and have the next one's loads in flight while the chains go through this one: of an
+// output, and kEach rows, to an invocation.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -8,19 +10,19 @@
 #include "quantized.glsl"
 #include "adapters.glsl"
 #include "product_output.glsl"
-
-layout(local_size_x = 64) in;
-layout(constant_id = 2) const int kRows = 1;
+#include "staged_chains.glsl"
 
 void main() {
-  const int col = int(gl_GlobalInvocationID.x), row0 = int(gl_WorkGroupID.y) * kRows, granules = granules_of(k);
-  if (col >= n) return;
-  float c[kRows];
-  LOOP for (int r = 0; r < kRows; r++) c[r] = beginning(row0 + r, col);
-  LOOP for (int g = 0; g < granules; g++) {
-    const uvec4 weight = weights_of(w, k, col, g);
-    const int count = k - g * kGranule;
-    LOOP for (int r = 0; r < kRows; r++) c[r] = chain(c[r], x.at[min(row0 + r, rows - 1) * ldx + g], weight, count);
-  }
-  LOOP for (int r = 0; r < kRows; r++) finish(row0 + r, col, c[r]);
+  const int col = int(gl_WorkGroupID.x) * kCols + int(gl_LocalInvocationID.x) % kCols;
+  const int row0 = int(gl_WorkGroupID.y) * kRows, mine = row0 + int(gl_LocalInvocationID.x) / kCols * kEach;
+  const bool sums = has_chains();
+  Staged staged;
+  fetch(staged, x, w, col, row0, rows, 0);
+  float c[kEach];
+  LOOP for (int r = 0; r < kEach; r++) c[r] = sums ? beginning(mine + r, col) : 0.0;
+  sum_chains(c, staged, x, w, col, row0, rows);
+  if (!sums) return;
+  // All that is read stands before all that is written, so that it may be read at once.
+  LOOP for (int r = 0; r < kEach; r++) c[r] = completed(min(mine + r, rows - 1), min(col, n - 1), c[r]);
+  LOOP for (int r = 0; r < kEach; r++) write(mine + r, col, c[r]);
 }

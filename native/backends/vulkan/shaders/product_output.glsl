@@ -24,8 +24,8 @@ float beginning(int row, int col) {
   return kind == kResidual && scale == 1.0 && row < rows && col < n ? from.at[row * ldo + col] : 0.0;
 }
 
-void finish(int row, int col, float c) {
-  if (row >= rows || col >= n) return;
+// With the bias, and what the row's adapter adds.
+float completed(int row, int col, float c) {
   const bool biased = present(uvec2(bias));
   const float addend = Floats(either(uvec2(bias), uvec2(w))).at[biased ? col : 0];
   if (biased) c = c + addend;
@@ -40,6 +40,11 @@ void finish(int row, int col, float c) {
                   low.rank - g * kGranule);
     }
   }
+  return c;
+}
+
+void write(int row, int col, float c) {
+  if (row >= rows || col >= n) return;
   const int at = row * ldo + col;
   if (kind == kRounded) {
     put(Elements(out_at), at, c);
@@ -49,4 +54,8 @@ void finish(int row, int col, float c) {
     if (scale != 1.0) c = scale * c;
     Floats(out_at).at[at] = cap > 0.0 ? tangent(c * inverse_cap) * cap : c;
   }
+}
+
+void finish(int row, int col, float c) {
+  if (row < rows && col < n) write(row, col, completed(row, col, c));
 }

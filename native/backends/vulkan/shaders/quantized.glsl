@@ -59,8 +59,11 @@ uvec4 weights_of(Granules w, int k, int col, int granule) {
   }
   return granules;
 }
-// One of them, not rounded to T.
-float weight_of(Granules w, int k, int row, int i) {
-  if (kBits == 0) return part(w.at[(row / 32 * granules_of(k) + i / kGranule) * 32 + row % 32], i % kGranule);
-  return values_of(w, record_of(k / kGroup, row, i / kGroup), row % 32, i % kGroup / 4)[i % 4];
+// Elements i .. i + 3 of it, i a multiple of 4, not rounded to T.
+vec4 four_weights_of(Granules w, int k, int row, int i) {
+  if (kBits != 0) return values_of(w, record_of(k / kGroup, row, i / kGroup), row % 32, i % kGroup / 4);
+  const uvec4 granule = w.at[(row / 32 * granules_of(k) + i / kGranule) * 32 + row % 32];
+  if (!kBf16) return uintBitsToFloat(granule);
+  const uvec2 pairs = i % kGranule == 0 ? granule.xy : granule.zw;
+  return vec4(widened(pairs.x), as_float(pairs.x & 0xffff0000u), widened(pairs.y), as_float(pairs.y & 0xffff0000u));
 }

@@ -5,8 +5,8 @@
 #include "functions.glsl"
 #include "buffers.glsl"
 #include "rows.glsl"
+#include "squares.glsl"
 
-layout(local_size_x = 64) in;
 layout(push_constant) uniform Parameters {
   Floats x;
   Floats weight;
@@ -18,15 +18,20 @@ layout(push_constant) uniform Parameters {
 };
 
 void main() {
-  const int row = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
+  const int row = int(gl_WorkGroupID.x), me = int(gl_LocalInvocationID.x);
   const bool listed = present(uvec2(from));
   const int named = Ints(either(uvec2(from), uvec2(x))).at[listed ? row : 0], at = (listed ? named : first + row) * n;
-  if (lane < kLanes) {
-    float sum = 0.0;
-    for (int i = lane; i < n; i += kLanes) sum = mad(x.at[at + i], x.at[at + i], sum);
-    lane_sums[lane] = sum;
+  const float squares = sum_of_squares(x, at, n);
+  const float inverse = quotient(1.0, root(quotient(squares, float(n)) + eps));
+  for (int begin = 0; begin < n; begin += kAtOnce) {
+    float values[kLoads], weights[kLoads];
+    for (int i = 0; i < kLoads; i++) {
+      const int j = min(begin + i * kInvocations + me, n - 1);
+      values[i] = x.at[at + j], weights[i] = weight.at[j];
+    }
+    for (int i = 0; i < kLoads; i++) {
+      const int j = begin + i * kInvocations + me;
+      if (j < n) put(y, row * ldy + j, values[i] * inverse * weights[i]);
+    }
   }
-  barrier();
-  const float inverse = quotient(1.0, root(quotient(sum_of_lanes(), float(n)) + eps));
-  for (int i = lane; i < n; i += 64) put(y, row * ldy + i, x.at[at + i] * inverse * weight.at[i]);
 }

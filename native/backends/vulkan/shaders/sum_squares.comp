@@ -4,18 +4,15 @@
 #include "arithmetic.glsl"
 #include "buffers.glsl"
 #include "rows.glsl"
+#include "squares.glsl"
 
-layout(local_size_x = 16) in;
 layout(push_constant) uniform Parameters {
   Floats x, sums;
   int n;
 };
 
 void main() {
-  const int block = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
-  float sum = 0.0;
-  for (int i = block * 4096 + lane; i < min(n, block * 4096 + 4096); i += kLanes) sum = mad(x.at[i], x.at[i], sum);
-  lane_sums[lane] = sum;
-  barrier();
-  if (lane == 0) sums.at[block] = sum_of_lanes();
+  const int block = int(gl_WorkGroupID.x), at = block * 4096;
+  const float sum = sum_of_squares(x, at, min(n - at, 4096));
+  if (gl_LocalInvocationID.x == 0) sums.at[block] = sum;
 }
