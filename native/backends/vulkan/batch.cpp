@@ -1,15 +1,19 @@
 #include "batch.h"
 
 #include <bit>
+#include <climits>
 #include <cstring>
 #include <span>
 
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxTileRows = 8;          // of queries
+constexpr int kMaxTileRows = 8;          // of queries, where these are few, and backward
+constexpr int kMaxManyRows = 32;         // of many queries forward, whose elements are no more than
+constexpr int kMaxTileElements = 4096;   // these
 constexpr int kSegmentPositions = 1024;  // of a segment of attention
-constexpr int kManyGroups = 256;         // workgroups that keep a GPU busy
+constexpr int kManyGroups = 256;         // workgroups that keep a GPU busy,
+constexpr int kManyGroupsOfCpu = 16;     // and a device in software
 constexpr int kSegmentLanes = 17;        // floats of a waiting segment besides its output (shaders/segments.glsl)
 
 // Arrays one after the other, to be moved as one.
@@ -28,11 +32,12 @@ class Arrays {
   std::vector<char> bytes_;
 };
 
-// Turns of loops for a row of queries and a page, at most: of shaders/attention.comp and attention_dq.comp.
+// Turns of loops for a row of queries and a page, at most: of shaders/attention_dq.comp. A workgroup of attention.comp
+// has no more than a segment where loops end, and takes fewer than 30,000 for that with any tile.
 int64_t turns_of_page(int head_dim) { return 4 * head_dim + 3 + (head_dim + 63) / 64 * 260; }
 
-// Rows of queries that a workgroup can have, of a layer and all that have as many heads: all pages up to
-// `last_position` are visited for the gradients of queries, those of a segment forward.
+// Rows of queries that a workgroup can have backward, of a layer and all that have as many heads: all pages up to
+// `last_position` are visited for the gradients of queries.
 int tile_rows(const GpuModel& m, int layer, int last_position) {
   int64_t turns = 0;  // for a row
   for (int l = 0; l < m.layers(); l++)
@@ -42,6 +47,64 @@ int tile_rows(const GpuModel& m, int layer, int last_position) {
   while (rows > 1 && !m.gpu->takes_turns(rows * turns)) rows /= 2;
   m.gpu->require_turns("a context of " + std::to_string(last_position + 1) + " tokens", rows * turns);
   return rows;
+}
+
+int many_groups(const GpuModel& m) {
+  return m.gpu->facts().type == vk::kCpu ? kManyGroupsOfCpu : kManyGroups;
+}
+
+// Tiles of up to `rows` queries of sequences.
+std::vector<QueryTile> tiles_of(const Batch& b, const std::vector<int>& sequences, const std::vector<int32_t>& table_of,
+                                int group, int rows) {
+  const int heads = std::min(group, rows), per_tile = std::max(1, rows / heads);
+  std::vector<QueryTile> tiles;
+  for (int s : sequences) {
+    const Sequence& sequence = b.sequences[size_t(s)];
+    for (int row = 0; row < sequence.rows; row += per_tile)
+      for (int head = 0; head < group; head += heads)
+        tiles.push_back({sequence.row0 + row, std::min(per_tile, sequence.rows - row), sequence.position + row, head,
+                         std::min(heads, group - head), table_of[size_t(s)]});
+  }
+  return tiles;
+}
+
+DeviceBatch::QueryTiles add_tiles(Arrays& arrays, const std::vector<QueryTile>& tiles) {
+  if (tiles.empty()) return {};
+  DeviceBatch::QueryTiles added{uint64_t(arrays.add(tiles)), int(tiles.size())};
+  int rows = 1;
+  for (const QueryTile& tile : tiles) {
+    rows = std::max(rows, tile.tokens * tile.heads);
+    added.tokens = std::max(added.tokens, tile.tokens);
+    added.positions = std::max(added.positions, tile.position + tile.tokens);
+  }
+  added.rows = int(std::bit_ceil(unsigned(rows)));
+  return added;
+}
+
+// Of many queries: the most rows with which tiles still keep a GPU busy, in all layers of that group.
+std::vector<QueryTile> many_tiles(const GpuModel& m, const Batch& b, const std::vector<int>& sequences,
+                                  const std::vector<int32_t>& table_of, int group) {
+  int head_dim = 1, kv_heads = INT_MAX;
+  for (int l = 0; l < m.layers(); l++)
+    if (const AttentionSpec& a = m.attention(l); !m.delta_rule(l) && a.group() == group)
+      head_dim = std::max(head_dim, a.head_dim), kv_heads = std::min(kv_heads, a.kv_heads);
+  int rows = kMaxManyRows;
+  while (rows > kMaxTileRows && rows * round_up(head_dim, 8) > kMaxTileElements) rows /= 2;
+  for (;; rows /= 2) {
+    std::vector<QueryTile> tiles = tiles_of(b, sequences, table_of, group, rows);
+    if (rows > kMaxTileRows && int64_t(tiles.size()) * kv_heads < many_groups(m)) continue;
+    // Those that see most take longest, and so begin first.
+    std::stable_sort(tiles.begin(), tiles.end(),
+                     [](const QueryTile& a, const QueryTile& b) { return a.position > b.position; });
+    return tiles;
+  }
+}
+
+// Segments of the positions that a tile sees, the most.
+int segments_seen(const DeviceBatch::QueryTiles& q, const AttentionSpec& a) {
+  const int all = (q.positions + kSegmentPositions - 1) / kSegmentPositions;
+  // Of a window these begin anywhere.
+  return a.window ? std::min(all, (a.window + q.tokens + kSegmentPositions - 3) / kSegmentPositions + 1) : all;
 }
 
 std::vector<float> turns_of(RopeTable& rope, const Batch& b, int rotary) {
@@ -89,8 +152,15 @@ int Batch::longest() const {
   return rows;
 }
 
-bool DeviceBatch::is_split(const GpuModel& m, const Queries& q, const AttentionSpec& a) {
-  return q.segments > 1 && (m.gpu->ends_loops() || q.count * a.kv_heads < kManyGroups);
+int DeviceBatch::split(const GpuModel& m, const QueryTiles& q, const AttentionSpec& a) {
+  const bool is_short = a.window && a.window + q.tokens <= kSegmentPositions;
+  const bool splits = m.gpu->ends_loops() || (!is_short && q.count * a.kv_heads < many_groups(m));
+  return splits ? segments_seen(q, a) : 1;
+}
+
+int64_t DeviceBatch::waiting_bytes(const GpuModel& m, const QueryTiles& q, const AttentionSpec& a) {
+  const int segments = split(m, q, a);
+  return segments > 1 ? int64_t(q.count) * a.kv_heads * segments * q.rows * (kSegmentLanes + a.head_dim) * 4 : 0;
 }
 
 void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
@@ -125,24 +195,15 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
     }
     const int group = m.attention(l).group();
     if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
-    const int most_rows = tile_rows(m, l, b.last_position());
-    const int heads = std::min(group, most_rows), per_tile = std::max(1, most_rows / heads);
-    std::vector<QueryTile> tiles;
-    int most = 1, positions = 1;
-    for (size_t s = 0; s < b.sequences.size(); s++) {
-      const Sequence& sequence = b.sequences[s];
-      for (int row = 0; row < sequence.rows; row += per_tile)
-        for (int head = 0; head < group; head += heads) {
-          const QueryTile tile{sequence.row0 + row,           std::min(per_tile, sequence.rows - row),
-                               sequence.position + row,       head,
-                               std::min(heads, group - head), table_of[s]};
-          most = std::max(most, tile.tokens * tile.heads);
-          positions = std::max(positions, tile.position + tile.tokens);
-          tiles.push_back(tile);
-        }
+    std::vector<int> all, few, many;
+    for (int s = 0; s < int(b.sequences.size()); s++) {
+      all.push_back(s);
+      (b.sequences[size_t(s)].rows * group <= kMaxTileRows ? few : many).push_back(s);
     }
-    queries.push_back({group, uint64_t(arrays.add(tiles)), int(tiles.size()), int(std::bit_ceil(unsigned(most))),
-                       (positions + kSegmentPositions - 1) / kSegmentPositions});
+    queries.push_back({group,
+                       add_tiles(arrays, tiles_of(b, all, table_of, group, tile_rows(m, l, b.last_position()))),
+                       {add_tiles(arrays, tiles_of(b, few, table_of, group, kMaxTileRows)),
+                        add_tiles(arrays, many_tiles(m, b, many, table_of, group))}});
   }
 
   delta = {};
@@ -181,10 +242,11 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   for (int l = 0; l < m.layers(); l++) {
     const AttentionSpec& a = m.attention(l);
     if (m.delta_rule(l)) continue;
-    if (const Queries& q = queries_of(a.group()); is_split(m, q, a))
-      waiting = std::max(waiting, int64_t(q.count) * a.kv_heads * q.segments * q.rows * (kSegmentLanes + a.head_dim));
+    int64_t bytes = 0;
+    for (const QueryTiles& tiles : queries_of(a.group()).forward) bytes += waiting_bytes(m, tiles, a);
+    waiting = std::max(waiting, bytes);
   }
-  plan.add(segments_, waiting * 4);
+  plan.add(segments_, waiting);
 }
 
 void DeviceBatch::write() {
@@ -194,7 +256,8 @@ void DeviceBatch::write() {
   for (uint64_t* offset : {&tokens, &logit_rows, &slots, &tables, &delta.before, &delta.scans, &delta.saves})
     place(*offset);
   for (uint64_t& offset : turns) place(offset);
-  for (Queries& q : queries) place(q.tiles);
+  for (Queries& q : queries)
+    for (QueryTiles* tiles : {&q.backward, &q.forward[0], &q.forward[1]}) place(tiles->at);
   if (is_adapted_) place(adapters);
 }
 
@@ -202,8 +265,11 @@ void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
   key.insert(key.end(), {uint64_t(rows), segments, tokens, slots, tables, adapters, logit_rows, uint64_t(rank),
                          delta.before, delta.scans, delta.saves});
   key.insert(key.end(), turns.begin(), turns.end());
-  for (const Queries& q : queries)
-    key.insert(key.end(), {uint64_t(q.group), q.tiles, uint64_t(q.count), uint64_t(q.rows), uint64_t(q.segments)});
+  for (const Queries& q : queries) {
+    key.push_back(uint64_t(q.group));
+    for (const QueryTiles& t : {q.backward, q.forward[0], q.forward[1]})
+      key.insert(key.end(), {t.at, uint64_t(t.count), uint64_t(t.rows), uint64_t(t.tokens), uint64_t(t.positions)});
+  }
   if (!adapters) return;
   for (int l = 0; l < m.layers(); l++) {
     uint64_t adapted = 0;

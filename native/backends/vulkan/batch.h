@@ -51,19 +51,27 @@ class DeviceBatch {
   std::vector<uint64_t> turns;  // [rope]
   DeltaLists delta;             // of a recurrent model
   int states = 0;               // that its scans keep on their way
+  struct QueryTiles {
+    uint64_t at = 0;
+    int count = 0, rows = 0;  // tiles, and query rows of one at most
+    int tokens = 1;           // of a tile, the most
+    int positions = 1;        // up to its last token, the most
+    bool empty() const { return count == 0; }
+  };
   struct Queries {
     int group;  // query heads to a key-value head
-    uint64_t tiles;
-    int count, rows;  // tiles, and query rows of one at most
-    int segments;     // of the positions that a tile sees, the most
+    // Of all sequences, as the backward pass takes them; and forward, of those with few queries each and of the others.
+    QueryTiles backward, forward[2];
   };
   std::vector<Queries> queries;
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }
-  // Whether each segment of a tile has a workgroup of its own: where tiles are few, or loops end.
-  static bool is_split(const GpuModel&, const Queries&, const AttentionSpec&);
-  uint64_t segments = 0;  // where these wait to be merged
+  // Workgroups that the segments of a tile have: 1, or one each where tiles are few, or loops end.
+  static int split(const GpuModel&, const QueryTiles&, const AttentionSpec&);
+  // Where these wait to be merged, and bytes of those of some tiles.
+  uint64_t segments = 0;
+  static int64_t waiting_bytes(const GpuModel&, const QueryTiles&, const AttentionSpec&);
   // Whether a row's adapter adapts a projection.
   bool adapts(int layer, int p) const {
     return std::any_of(versions_.begin(), versions_.end(),

@@ -214,12 +214,12 @@ void LayerBackward::attention() {
   };
   const float scale = c.score_scale(), cap = float(c.soft_cap);
   const Sight sight{c.window, scale, cap, cap > 0 ? scale / cap : 0, cap > 0 ? 1 / cap : 0};
-  const DeviceBatch::Queries& q = b.queries_of(c.group());
+  const DeviceBatch::QueryTiles& q = b.queries_of(c.group()).backward;
   const struct {
     uint64_t queries, pages, tables, tiles, d_attention, lse, delta, d_queries;
     Sight sight;
     int32_t padding;
-  } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.tiles, mem.d_attention.address(), a.lse,
+  } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.at, mem.d_attention.address(), a.lse,
        mem.delta.address(), mem.d_queries.address(),   sight,    0};
   commands.dispatch(m.pipeline(Shader::kAttentionDq, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
   struct {

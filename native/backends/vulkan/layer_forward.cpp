@@ -117,36 +117,49 @@ struct LayerForward {
     turn(a.q, c.heads + 2 * c.kv_heads);
     commands.barrier();
 
-    const DeviceBatch::Queries& q = b.queries_of(c.group());
     const float scale = c.score_scale(), cap = float(c.soft_cap);
-    const struct {
-      uint64_t queries, pages, tables, tiles, attention, lse;
-      int32_t ld, window;
-      float scale, cap, scale_by_cap;
-      int32_t padding;
-      uint64_t waiting;
-    } attend{s.queries.address(),
-             pages.of(layer).address(),
-             b.tables,
-             q.tiles,
-             a.attention,
-             a.lse,
-             type.ld(c.q_width()),
-             c.window,
-             scale,
-             cap,
-             cap > 0 ? scale / cap : 0,
-             0,
-             b.is_split(m, q, c) ? b.segments : 0};
-    const int64_t split = attend.waiting ? q.segments : 1;
-    commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads, split);
+    const auto& tiles = b.queries_of(c.group()).forward;
+    bool merges = false;
+    uint64_t waiting = b.segments;
+    for (const DeviceBatch::QueryTiles& q : tiles) {
+      if (q.empty()) continue;
+      const int split = DeviceBatch::split(m, q, c);
+      const struct {
+        uint64_t queries, pages, tables, tiles, attention, lse;
+        int32_t ld, window;
+        float scale, cap, scale_by_cap;
+        int32_t padding;
+        uint64_t waiting;
+      } attend{s.queries.address(),
+               pages.of(layer).address(),
+               b.tables,
+               q.at,
+               a.attention,
+               a.lse,
+               type.ld(c.q_width()),
+               c.window,
+               scale,
+               cap,
+               cap > 0 ? scale / cap : 0,
+               0,
+               split > 1 ? waiting : 0};
+      commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads, split);
+      waiting += uint64_t(DeviceBatch::waiting_bytes(m, q, c));
+      merges |= split > 1;
+    }
     commands.barrier();
-    if (split == 1) return;
-    const struct {
-      uint64_t waiting, tiles, attention, lse;
-      int32_t ld, window, segments, padding;
-    } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.segments, 0};
-    commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads);
+    if (!merges) return;
+    waiting = b.segments;
+    for (const DeviceBatch::QueryTiles& q : tiles) {
+      const int split = DeviceBatch::split(m, q, c);
+      if (q.empty() || split == 1) continue;
+      const struct {
+        uint64_t waiting, tiles, attention, lse;
+        int32_t ld, window, segments, padding;
+      } merge{waiting, q.at, a.attention, a.lse, type.ld(c.q_width()), c.window, split, 0};
+      commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads, q.rows);
+      waiting += uint64_t(DeviceBatch::waiting_bytes(m, q, c));
+    }
     commands.barrier();
   }
 

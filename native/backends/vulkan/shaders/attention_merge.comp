@@ -1,5 +1,6 @@
 #version 460
-// Merges the segments that workgroups of attention.comp left, in ascending order: what one workgroup would have done.
+// Merges the segments that workgroups of attention.comp left, in ascending order: what one workgroup would have done. A
+// workgroup has a row of a tile.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -9,6 +10,8 @@
 #include "pages.glsl"
 #include "segments.glsl"
 
+layout(local_size_x = 64) in;
+
 layout(push_constant) uniform Parameters {
   Floats waiting;
   Tiles tiles;
@@ -17,22 +20,34 @@ layout(push_constant) uniform Parameters {
   int ld, window, segments;
 };
 
+const int kParts = (kHeadDim + 63) / 64;
+
 void main() {
-  const int me = int(gl_LocalInvocationID.x), head = int(gl_WorkGroupID.y);
+  const int me = int(gl_LocalInvocationID.x), head = int(gl_WorkGroupID.y), r = int(gl_WorkGroupID.z);
   const Tile tile = tiles.at[gl_WorkGroupID.x];
+  if (r >= tile.tokens * tile.heads) return;
   const int first = (window > 0 ? max(0, tile.position - window + 1) : 0) / (kSegmentBlocks * kPage);
   const int last = (tile.position + tile.tokens - 1) / (kSegmentBlocks * kPage);
-  for (int segment = first; segment <= last; segment++) {
-    const int from = segment_at(int(gl_WorkGroupID.x), head, segment, segments);
-    LOOP for (int r = 0; r < kRows; r++) {
-      const int at = from + r * kSegmentFloats;
-      if (me == 0) maximum[r] = waiting.at[at];
-      if (me < kLanes) sums[r][me] = waiting.at[at + 1 + me];
-      LOOP for (int p = 0; p < kParts; p++)
-        outs[r][p] = p * 64 + me < kHeadDim ? waiting.at[at + 1 + kLanes + p * 64 + me] : 0.0;
+  float maximum, sum, outs[kParts];
+  LOOP for (int segment = 0; segment <= last - first; segment++) {
+    const int at = segment_at(int(gl_WorkGroupID.x), head, segment, segments, r), lanes = at + 1, out_at = lanes + kLanes;
+    const float other = waiting.at[at];
+    if (segment > 0 && other == kLowest) continue;  // the row sees nothing of it
+    const vec2 w = segment == 0 ? vec2(0.0, 1.0) : merged(maximum, other);
+    const float lane = waiting.at[lanes + me % kLanes];
+    sum = segment == 0 ? lane : mad(lane, w.y, sum * w.x);
+    TILE for (int p = 0; p < kParts; p++) {
+      const float x = waiting.at[out_at + min(p * 64 + me, kHeadDim - 1)];
+      outs[p] = segment == 0 ? x : mad(x, w.y, outs[p] * w.x);
     }
-    barrier();
-    merge_segment(segment == first);
+    if (segment == 0 || other > maximum) maximum = other;
   }
-  finish(tile, head, tile.tokens * tile.heads, attention, ld, lse);
+
+  if (me < kLanes) lane_sums[me] = sum;
+  barrier();
+  const float total = sum_of_lanes(), inverse = quotient(1.0, total);
+  const int row = tile.row + r / tile.heads, q_head = head * kGroup + tile.head + r % tile.heads;
+  TILE for (int p = 0; p < kParts; p++)
+    if (p * 64 + me < kHeadDim) put(attention, row * ld + q_head * kHeadDim + p * 64 + me, mad(outs[p], inverse, 0.0));
+  if (me == 0 && present(uvec2(lse))) lse.at[row * kHeads + q_head] = maximum + logarithm(total);
 }
