@@ -7,15 +7,20 @@ namespace {
 
 // Tokens of a block of the sums over tokens: products that share an A take turns block by block.
 constexpr int kBlockRows = 128;
-constexpr int kDkvRows = 8;
+// Turns of loops that an invocation takes for a tile of queries and a block, at most: of attention_dq.comp and
+// attention_dkv.comp.
+constexpr int kTurnsOfPairs = 160;
+
+// p and ds; where keys are codes ds times their scales besides.
+int pair_arrays(const GpuModel& m) { return m.spec.kv_cache == KvCache::int8 ? 3 : 2; }
 
 }  // namespace
 
-int64_t dkv_rows_at_once(const Gpu& gpu, int head_dim, int64_t rows) {
-  const int64_t a_row = head_dim + head_dim * 3 / 4 + 4, passed = rows / 2 + 1024;
-  gpu.require_turns("attention's gradient by " + std::to_string(rows) + " rows of queries", passed + kDkvRows * a_row);
-  return std::min(rows, (gpu.arithmetic().max_turns - passed) / a_row / kDkvRows * kDkvRows);
+int64_t pair_slot_bytes(const GpuModel& m, const AttentionSpec& a) {
+  return int64_t(a.kv_heads) * kPairRows * kPage * m.type.bytes() * pair_arrays(m);
 }
+
+int max_pair_tiles(const Gpu& gpu) { return std::min(gpu.max_groups(), gpu.arithmetic().max_turns / kTurnsOfPairs); }
 
 void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
   record_transposed(commands, m, Linear().constants(), {x, weight, to, b.rows, 0, n, k, ldx, k, accumulate});
@@ -199,9 +204,10 @@ void LayerBackward::output_projection() {
   }
   record_queries(commands, m, b, pages, layer, a.q, s);
   const struct {
-    uint64_t attention, d_attention, delta;
+    uint64_t attention, d_attention, delta, d_rounded;
     int32_t heads, head_dim, ld, padding;
-  } delta{a.attention, mem.d_attention.address(), mem.delta.address(), c.heads, c.head_dim, m.type.ld(c.q_width()), 0};
+  } delta{a.attention, mem.d_attention.address(),    mem.delta.address(), mem.d_attended.address(), c.heads,
+          c.head_dim,  m.type.ld(c.q_width()), 0};
   commands.dispatch(m.pipeline(Shader::kAttentionDelta), delta, b.rows, c.heads);
   commands.barrier();
 }
@@ -214,36 +220,43 @@ void LayerBackward::attention() {
   };
   const float scale = c.score_scale(), cap = float(c.soft_cap);
   const Sight sight{c.window, scale, cap, cap > 0 ? scale / cap : 0, cap > 0 ? 1 / cap : 0};
-  const DeviceBatch::QueryTiles& q = b.queries_of(c.group()).backward;
-  const struct {
-    uint64_t queries, pages, tables, tiles, d_attention, lse, delta, d_queries;
-    Sight sight;
-    int32_t padding;
-  } dq{s.queries.address(), pages.of(layer).address(), b.tables, q.at, mem.d_attention.address(), a.lse,
-       mem.delta.address(), mem.d_queries.address(),   sight,    0};
-  commands.dispatch(m.pipeline(Shader::kAttentionDq, shape_of(m.spec, c, q.rows)), dq, q.count, c.kv_heads);
-  struct {
-    uint64_t queries, pages, first_use, uses, d_attention, lse, delta, d_keys, d_values;
-    Sight sight;
-    int32_t per_tile, from = 0, to = 0, padding = 0;
-  } dkv{s.queries.address(),
-        pages.of(layer).address(),
-        uses->first_use,
-        uses->uses,
-        mem.d_attention.address(),
-        a.lse,
-        mem.delta.address(),
-        mem.d_keys.address(),
-        mem.d_values.address(),
-        sight,
-        queries_per_tile(c.group())};
-  const Gpu::Pipeline& pipeline = m.pipeline(Shader::kAttentionDkv, shape_of(m.spec, c, kDkvRows));
-  const int64_t at_once = dkv_rows_at_once(*m.gpu, c.head_dim, uses->rows);
-  do {
-    dkv.from = dkv.to, dkv.to += int32_t(at_once);
-    commands.dispatch(pipeline, dkv, pages.count(), c.kv_heads);
+  const std::vector<uint32_t> shape = shape_of(m.spec, c, 0);
+  const int parts = (c.head_dim + kPairRows - 1) / kPairRows;  // of a head's elements
+  bool goes_on = false;
+  for (const PairChunk& chunk : pairs->chunks) {
+    const uint64_t array = uint64_t(chunk.slots) * uint64_t(pair_slot_bytes(m, c) / pair_arrays(m)),
+                   p = mem.pairs.address(), ds = p + array, ds_coded = pair_arrays(m) > 2 ? ds + array : ds;
+    const struct {
+      uint64_t queries, d_attention, pages, tables, tiles, lse, delta, p, ds, ds_coded;
+      Sight sight;
+      int32_t padding;
+    } of_pairs{s.queries.address(),
+               mem.d_attended.address(),
+               pages.of(layer).address(),
+               b.tables,
+               chunk.tile_list,
+               a.lse,
+               mem.delta.address(),
+               p,
+               ds,
+               ds_coded,
+               sight,
+               0};
+    commands.dispatch(m.pipeline(Shader::kAttentionPairs, shape), of_pairs, chunk.blocks, chunk.tiles, c.kv_heads);
     commands.barrier();
-  } while (dkv.to < uses->rows);
+    const struct {
+      uint64_t ds, pages, tables, tiles, d_queries;
+    } dq{ds_coded, pages.of(layer).address(), b.tables, chunk.tile_list, mem.d_queries.address()};
+    commands.dispatch(m.pipeline(Shader::kAttentionDq, shape), dq, chunk.tiles, c.kv_heads, parts);
+    const struct {
+      uint64_t queries, d_attention, p, ds, first_use, uses, d_keys, d_values;
+      int32_t goes_on, padding;
+    } dkv{s.queries.address(),  mem.d_attended.address(), p,       ds, chunk.first_use, chunk.uses,
+          mem.d_keys.address(), mem.d_values.address(),   goes_on, 0};
+    commands.dispatch(m.pipeline(Shader::kAttentionDkv, shape), dkv, pages.count(), c.kv_heads, 2 * parts);
+    commands.barrier();
+    goes_on = true;
+  }
 }
 
 void LayerBackward::queries_keys_values() {
@@ -303,7 +316,7 @@ void LayerBackward::record() {
 }
 
 void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int rank, int64_t pages,
-                          const std::optional<DeltaPlan>& of_delta) {
+                          int64_t pair_bytes, const std::optional<DeltaPlan>& of_delta) {
   const ElementType t = m.type;
   const Widths c = widest(m.spec);
   int64_t page = 0;  // floats of keys of the widest layer
@@ -320,6 +333,8 @@ void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int
   plan.add(d_normed, rows * 4 * m.spec.hidden);
   plan.add(d_attention, rows * 4 * c.attended);
   plan.add(d_queries, rows * 4 * c.queries);
+  plan.add(d_attended, rows * t.row_bytes(c.queries));
+  plan.add(pairs, pair_bytes);
   for (Memory* memory : {&d_keys, &d_values})
     plan.add(*memory, pages * page * 4, Memory::Place::device, Memory::Parts::addressed);
   plan.add(delta, rows * 4 * c.heads);

@@ -10,13 +10,16 @@ namespace anneal::vulkan {
 
 // Memory of backward passes.
 struct BackwardMemory {
-  // `delta`: of a recurrent model.
-  void plan(MemoryPlan&, const GpuModel&, int64_t rows, int rank, int64_t pages, const std::optional<DeltaPlan>& delta);
+  // `pair_bytes`: of the largest chunk; `delta`: of a recurrent model.
+  void plan(MemoryPlan&, const GpuModel&, int64_t rows, int rank, int64_t pages, int64_t pair_bytes,
+            const std::optional<DeltaPlan>& delta);
 
   // Rows of the compute type, rounded for products; g: s B^T dy of each projection.
   Memory d_out, d_gate, d_up, d_q, d_k, d_v, d_delta[kDeltaInputs], g[kProjections];
   // Rows of float32: sums of products, and heads; d_keys, d_values by page.
   Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low;
+  // d_attention rounded; p and ds of the pairs of queries and keys of a chunk (shaders/attention_backward.glsl).
+  Memory d_attended, pairs;
   DeltaMemory delta_rule;
 };
 
@@ -24,24 +27,42 @@ struct BackwardMemory {
 // (cpu/layer_backward.cpp).
 inline int queries_per_tile(int group) { return std::max(1, 512 / group); }
 
-// Which tokens see a page, by the window and the group that a layer has, as shaders/attention_dkv.comp has them:
-// addresses.
-struct PageUses {
-  int window, group;
-  int64_t rows;  // of queries that see a page, the most
-  uint64_t first_use, uses;
+constexpr int kPairRows = 64;  // of queries of a tile of the backward pass
+
+// As shaders/attention_backward.glsl has them, and attention_dkv.comp.
+struct PairTile {
+  int32_t row, position, first, count, table, block, blocks, slot;
+};
+struct PairUse {
+  int32_t row, first, count, slot;
 };
 
-// Of the rows of queries that see a page, so many are taken up by one dispatch of it. Throws backends::UnusableDevice:
-// none can be, where loops end.
-int64_t dkv_rows_at_once(const Gpu&, int head_dim, int64_t rows);
+// Tiles whose pairs with the blocks that they see lie in memory together: addresses.
+struct PairChunk {
+  int tiles = 0, blocks = 0, slots = 0;  // blocks: that a tile sees, the most
+  uint64_t tile_list = 0, first_use = 0, uses = 0;
+};
+
+// Which queries see which pages, by the window and the group that a layer has: tiles in the order in which a page's
+// gradients take them up, in chunks.
+struct PagePairs {
+  int window, group;
+  std::vector<PairChunk> chunks;
+};
+
+// Bytes of a slot, of the layer of those with a window and a group where it has most; what a chunk may take unless a
+// single tile takes more.
+int64_t pair_slot_bytes(const GpuModel&, const AttentionSpec&);
+constexpr int64_t kMaxPairBytes = int64_t(128) << 20;
+// Tiles of a chunk at most, where loops end, and blocks of a tile.
+int max_pair_tiles(const Gpu&);
 
 struct LayerBackward {
   Commands& commands;
   const GpuModel& m;
   const DeviceBatch& b;
   const Pages& pages;
-  const PageUses* uses;  // of attention
+  const PagePairs* pairs;  // of attention
   const DeltaListsBack& delta_lists;
   int layer;
   const LayerActivations& a;

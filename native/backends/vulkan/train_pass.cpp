@@ -49,6 +49,7 @@ class Pass final : public backends::PartPass {
   void list_entries(std::span<const TrainRow>);
   int token_at(std::span<const TrainRow>, int row, int position) const;
   std::vector<int32_t> list_uses();
+  template <class Add> void list_pairs(const AttentionSpec&, Add&&);
   void require_turns() const;
   void place_lists(const std::vector<int32_t>&);
   void take_memory(const PassOptions&, int64_t list_bytes);
@@ -81,7 +82,8 @@ class Pass final : public backends::PartPass {
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, residual_halves_, results_, lists_,
       derivatives_;
-  std::vector<PageUses> uses_;
+  std::vector<PagePairs> pairs_;
+  int64_t pair_bytes_ = 0;               // of the largest of their chunks
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
   DeltaListsBack delta_lists_;
@@ -137,14 +139,64 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
   }
 }
 
-// Entries, and which tokens see a page, as shaders read them; what is an address becomes a place among them.
+// The pairs of queries and keys of layers with the window and the group of this one. `add` places what a shader reads.
+template <class Add> void Pass::list_pairs(const AttentionSpec& a, Add&& add) {
+  const int window = a.window, group = a.group(), tokens = queries_per_tile(group);
+  int64_t slot_bytes = 0;
+  for (const LayerSpec& layer : m_.spec.layers)
+    if (!layer.delta_rule && layer.attention.window == window && layer.attention.group() == group)
+      slot_bytes = std::max(slot_bytes, pair_slot_bytes(m_, layer.attention));
+  PagePairs& found = pairs_.emplace_back(PagePairs{window, group, {}});
+  const int max_tiles = max_pair_tiles(*m_.gpu);
+  std::vector<PairTile> tiles;
+  std::vector<std::vector<PairUse>> by_page(static_cast<size_t>(page_count_));
+  PairChunk chunk;
+  const auto end_chunk = [&] {
+    chunk.tiles = int(tiles.size());
+    std::vector<int32_t> first_use;
+    std::vector<PairUse> uses;
+    for (auto& of_page : by_page) {
+      first_use.push_back(int32_t(uses.size()));
+      uses.insert(uses.end(), of_page.begin(), of_page.end());
+      of_page.clear();
+    }
+    first_use.push_back(int32_t(uses.size()));
+    chunk.tile_list = add(tiles), chunk.first_use = add(first_use), chunk.uses = add(uses);
+    pair_bytes_ = std::max(pair_bytes_, chunk.slots * slot_bytes);
+    found.chunks.push_back(chunk);
+    chunk = {}, tiles.clear();
+  };
+  int table = 0;  // tables lie one after the other (DeviceBatch)
+  for (const Sequence& s : batch_.sequences) {
+    for (int token = 0; token < s.rows; token += tokens) {
+      const int rows = std::min(tokens, s.rows - token) * group, position = s.position + token;
+      for (int first = 0; first < rows; first += kPairRows) {
+        const int count = std::min(kPairRows, rows - first), from = position + first / group,
+                  block = window ? std::max(0, from - window + 1) / kPage : 0,
+                  blocks = (position + (first + count - 1) / group) / kPage + 1 - block;
+        if (chunk.slots > 0 && ((chunk.slots + blocks) * slot_bytes > kMaxPairBytes || int(tiles.size()) == max_tiles))
+          end_chunk();
+        tiles.push_back({s.row0 + token, position, first, count, table, block, blocks, chunk.slots});
+        for (int i = 0; i < blocks; i++)
+          by_page[size_t(s.blocks[block + i])].push_back({s.row0 + token, first, count, chunk.slots + i});
+        chunk.blocks = std::max(chunk.blocks, blocks), chunk.slots += blocks;
+      }
+    }
+    table += (s.position + s.rows - 1) / kPage + 1;
+  }
+  end_chunk();
+}
+
+// Entries, and which queries see a page, as shaders read them; what is an address becomes a place among them.
 std::vector<int32_t> Pass::list_uses() {
   std::vector<int32_t> all;
-  const auto add = [&](const std::vector<int32_t>& values) {
+  const auto structures = [&](const auto& values) {
     const size_t at = all.size();
-    all.insert(all.end(), values.begin(), values.end());
+    const auto* ints = reinterpret_cast<const int32_t*>(values.data());
+    all.insert(all.end(), ints, ints + values.size() * sizeof(values[0]) / 4);
     return uint64_t(at) * 4;
   };
+  const auto add = [&](const std::vector<int32_t>& values) { return structures(values); };
   std::vector<int32_t> targets, of(size_t(batch_.rows), -1), hidden;
   for (const Entry& e : entries_) {
     of[size_t(e.hidden)] = int32_t(hidden.size());
@@ -155,39 +207,12 @@ std::vector<int32_t> Pass::list_uses() {
   for (const LayerSpec& layer : m_.spec.layers) {
     if (layer.delta_rule) continue;
     const int window = layer.attention.window, group = layer.attention.group();
-    if (std::any_of(uses_.begin(), uses_.end(),
-                    [&](const PageUses& u) { return u.window == window && u.group == group; }))
+    if (std::any_of(pairs_.begin(), pairs_.end(),
+                    [&](const PagePairs& p) { return p.window == window && p.group == group; }))
       continue;
-    std::vector<std::vector<int32_t>> by_page;
-    by_page.resize(size_t(page_count_));
-    for (const Sequence& s : batch_.sequences)
-      for (int block = 0; block <= (s.position + s.rows - 1) / kPage; block++) {
-        int first = std::max(0, block * kPage - s.position);
-        // Rows are taken up two by two from a tile's first on, the processor's as well.
-        first -= first % queries_per_tile(group) % 2;
-        const int end = window ? std::min(s.rows, (block + 1) * kPage + window - 1 - s.position) : s.rows;
-        if (first >= end) continue;
-        std::vector<int32_t>& list = by_page[size_t(s.blocks[block])];
-        list.insert(list.end(), {s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
-      }
-    std::vector<int32_t> first_use, uses;
-    int64_t most = 0;
-    for (const auto& list : by_page) {
-      first_use.push_back(int32_t(uses.size() / 5));
-      uses.insert(uses.end(), list.begin(), list.end());
-      int64_t rows = 0;
-      for (size_t use = 0; use < list.size(); use += 5) rows += int64_t(list[use + 3] - list[use + 1]) * group;
-      most = std::max(most, rows);
-    }
-    first_use.push_back(int32_t(uses.size() / 5));
-    const uint64_t first = add(first_use);
-    uses_.push_back({window, group, most, first, add(uses)});
+    list_pairs(layer.attention, structures);
   }
   if (delta_plan_) {
-    const auto structures = [&](const auto& values) {
-      const auto* ints = reinterpret_cast<const int32_t*>(values.data());
-      return add({ints, ints + values.size() * sizeof(values[0]) / 4});
-    };
     const DeltaPlan& plan = *delta_plan_;
     delta_lists_.lead = lead_of(m_.spec), delta_lists_.longest = plan.longest;
     delta_lists_.levels = plan.levels, delta_lists_.levels_back = plan.levels_back;
@@ -208,9 +233,12 @@ void Pass::require_turns() const {
                             longest * delta_turns_back(*d));
       continue;
     }
-    for (const PageUses& u : uses_)
-      if (u.group == layer.attention.group()) dkv_rows_at_once(*m_.gpu, layer.attention.head_dim, u.rows);
   }
+  for (const PagePairs& pairs : pairs_)
+    for (const PairChunk& chunk : pairs.chunks)
+      if (chunk.blocks > max_pair_tiles(*m_.gpu))
+        m_.gpu->require_turns("the gradient of a context of " + std::to_string(chunk.blocks * kPage) + " tokens",
+                              GpuArithmetic::kNoEnd);
 }
 
 void Pass::place_lists(const std::vector<int32_t>& all) {
@@ -219,7 +247,9 @@ void Pass::place_lists(const std::vector<int32_t>& all) {
   DeltaListsBack& d = delta_lists_;
   for (uint64_t* at : {&d.before, &d.scans, &d.saves, &d.sequences, &d.stretches, &d.adds, &d.readers})
     *at += lists_.address();
-  for (PageUses& u : uses_) u.first_use += lists_.address(), u.uses += lists_.address();
+  for (PagePairs& pairs : pairs_)
+    for (PairChunk& chunk : pairs.chunks)
+      for (uint64_t* at : {&chunk.tile_list, &chunk.first_use, &chunk.uses}) *at += lists_.address();
 }
 
 // Keeps as many layers as there is room for, and takes memory.
@@ -251,7 +281,7 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
     plan.add(dh_, rows * hidden * 4);
     plan.add(derivatives_, 2 * some * 4, Memory::Place::upload);
     if (is_behind_) staging_.plan(plan, Memory::Place::readback);
-    backward_.plan(plan, m_, rows, rank(), page_count_, delta_plan_);
+    backward_.plan(plan, m_, rows, rank(), page_count_, pair_bytes_, delta_plan_);
     for (const LayerSpec& layer : m_.spec.layers) {
       each.push_back(kept_bytes(m_.spec, t, widths_of(layer), rows));
       most = std::max(most, each.back());
@@ -433,14 +463,14 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
       record_layer(commands_, m_, device_batch_, pages_, states_, l, again, scratch_);
     }
     const AttentionSpec& attention = m_.attention(l);
-    const auto uses = std::find_if(uses_.begin(), uses_.end(), [&](const PageUses& u) {
-      return !m_.delta_rule(l) && u.window == attention.window && u.group == attention.group();
+    const auto pairs = std::find_if(pairs_.begin(), pairs_.end(), [&](const PagePairs& p) {
+      return !m_.delta_rule(l) && p.window == attention.window && p.group == attention.group();
     });
     LayerBackward{commands_,
                   m_,
                   device_batch_,
                   pages_,
-                  uses == uses_.end() ? nullptr : &*uses,
+                  pairs == pairs_.end() ? nullptr : &*pairs,
                   delta_lists_,
                   l,
                   a,
