@@ -25,7 +25,7 @@ template <class T> T limit(const vk::PhysicalDeviceProperties& properties, size_
 struct Description {
   GpuFacts facts;
   vk::PhysicalDeviceFloatControlsProperties controls;
-  int max_groups = 0, shared_memory = 0;
+  int max_groups = 0, shared_memory = 0, max_invocations = 0;
   bool has_budget = false, has_subset = false, float64 = false;
   uint32_t family = ~0u;
   vk::PhysicalDeviceMemoryProperties memory;
@@ -99,6 +99,9 @@ Description describe(const vk::InstanceFunctions& call, vk::PhysicalDevice devic
   d.facts.max_allocation = int64_t(std::min<uint64_t>(sizes.max_memory_allocation_size, INT64_MAX));
   d.max_groups = int(std::min<uint32_t>(65535, limit<uint32_t>(properties.properties, vk::kMaxGroupsAt + 4)));
   d.shared_memory = int(limit<uint32_t>(properties.properties, vk::kMaxSharedMemoryAt));
+
+  d.max_invocations = int(std::min(limit<uint32_t>(properties.properties, vk::kMaxInvocationsAt),
+                                   limit<uint32_t>(properties.properties, vk::kMaxInvocationsAt + 4)));
 
   vk::PhysicalDeviceVulkan12Features recent;
   vk::PhysicalDeviceVulkan11Features storage;
@@ -189,7 +192,8 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
   if (!facts_.missing.empty()) throw backends::UnusableDevice(name + " (" + facts_.name + ") lacks " + facts_.missing);
   has_doubles_ = d.float64;
   preserves_specials_ = d.controls.signed_zero_inf_nan_preserve32, rounds_to_even_ = d.controls.rounding_rte32;
-  max_groups_ = d.max_groups, shared_memory_ = d.shared_memory, has_budget_ = d.has_budget, family = d.family;
+  max_groups_ = d.max_groups, shared_memory_ = d.shared_memory, max_invocations_ = d.max_invocations;
+  has_budget_ = d.has_budget, family = d.family;
 
   vk::PhysicalDeviceVulkan12Features recent;
   vk::PhysicalDeviceVulkan11Features storage;

@@ -88,6 +88,7 @@ class Gpu {
   int64_t available() const;                            // bytes that could be taken now in all
   int max_groups() const { return max_groups_; }        // of a dispatch, in each direction
   int shared_memory() const { return shared_memory_; }  // bytes of a workgroup
+  int max_invocations() const { return max_invocations_; }  // of a workgroup, along x
 
   // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
   // there, and as many at once as the largest piece has: then nothing has been taken.
@@ -141,7 +142,7 @@ class Gpu {
   GpuFacts facts_;
   GpuArithmetic arithmetic_;
   bool preserves_specials_ = false, rounds_to_even_ = false, has_doubles_ = false;
-  int max_groups_ = 65535, shared_memory_ = 0;
+  int max_groups_ = 65535, shared_memory_ = 0, max_invocations_ = 256;
   bool has_budget_ = false;
   mutable std::atomic<bool> lost_{false};
   std::vector<uint32_t> memory_types_[3];  // by place, the best first

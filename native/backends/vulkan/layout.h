@@ -35,6 +35,10 @@ struct Records {
 // Bytes of a row of activations as codes (shaders/activation_codes.comp).
 inline int64_t code_bytes(int k) { return int64_t((k + kGroup - 1) / kGroup) * 48; }
 
+// Blocks of a row of n logits, and workgroups that have some each (shaders/log_sum_exp.glsl, row_blocks.glsl).
+inline int blocks_of_row(int n) { return (n + 511) / 512; }
+inline int groups_of_row(int n) { return (blocks_of_row(n) + 3) / 4; }
+
 // Bytes of the keys and values of a page of one layer.
 inline int64_t page_bytes(ElementType t, KvCache cache, const AttentionSpec& a) {
   if (cache == KvCache::int8) return int64_t(a.kv_heads) * kPage * 2 * (round_up(a.head_dim, 16) + 4);

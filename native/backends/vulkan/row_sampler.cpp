@@ -19,8 +19,12 @@ using sampling::SamplingState;
 namespace {
 
 constexpr int kMaxTop = 64;
+constexpr int64_t kBlockBytes = 24;  // as shaders/requests.glsl has it
 
-// As shaders/sample.comp has it. What is a list there is a place among words here.
+// Invocations of the workgroup that has a row: a row's loads are in flight at once as many as it has.
+int threads(const Gpu& gpu) { return std::min(1024, int(std::bit_floor(unsigned(gpu.max_invocations())))); }
+
+// As shaders/requests.glsl has it. What is a list there is a place among words here.
 struct Request {
   int32_t row = 0, temporary = 0;
   int32_t draws = 0;
@@ -157,6 +161,7 @@ bool RowSampler::write(std::span<const RowRequest> requests) {
   };
   grow(given_, request_bytes + list_bytes, Memory::Place::upload);
   plan.add(temporaries_, int64_t(temporaries) * vocab_ * 4);
+  plan.add(blocks_, int64_t(all.size()) * blocks_of_row(vocab_) * kBlockBytes);
   grow(found_, int64_t(results) * 4, Memory::Place::readback);
   plan.take();
   std::memcpy(given_.mapped<char>(), all.data(), size_t(request_bytes));
@@ -166,21 +171,29 @@ bool RowSampler::write(std::span<const RowRequest> requests) {
 }
 
 void RowSampler::add_key(RecordingKey& key) const {
-  key.insert(key.end(), {asked_.size(), given_.address(), temporaries_.address(), found_.address()});
+  key.insert(key.end(), {asked_.size(), given_.address(), temporaries_.address(), blocks_.address(),
+                         found_.address()});
 }
 
 void RowSampler::record(Commands& commands, uint64_t logits) const {
   const struct {
-    uint64_t logits, requests, lists, rows, results;
+    uint64_t logits, requests, blocks;
+    int32_t n, padding;
+  } of_blocks{logits, given_.address(), blocks_.address(), vocab_, 0};
+  commands.dispatch(gpu_->pipeline(Shader::kSampleBlocks), of_blocks, groups_of_row(vocab_), int64_t(asked_.size()));
+  commands.barrier();
+  const struct {
+    uint64_t logits, requests, lists, rows, results, blocks;
     int32_t n, padding;
   } parameters{logits,
                given_.address(),
                given_.address() + uint64_t(lists_at_),
                temporaries_.address(),
                found_.address(),
+               blocks_.address(),
                vocab_,
                0};
-  commands.dispatch(gpu_->pipeline(Shader::kSample), parameters, int64_t(asked_.size()));
+  commands.dispatch(gpu_->pipeline(Shader::kSample, {}, {uint32_t(threads(*gpu_))}), parameters, int64_t(asked_.size()));
 }
 
 std::vector<size_t> RowSampler::read(std::span<const RowRequest> requests, std::span<RowResult> results) {

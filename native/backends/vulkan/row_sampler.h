@@ -23,7 +23,7 @@ class RowSampler {
   std::shared_ptr<Gpu> gpu_;
   int vocab_;
   int64_t lists_at_ = 0;  // bytes behind given_
-  Memory given_, temporaries_, found_;
+  Memory given_, temporaries_, blocks_, found_;
   std::vector<size_t> asked_;  // requests that were recorded
   std::vector<int> at_;        // where the results of each begin
 };

@@ -11,6 +11,7 @@ using backends::TrainRow;
 namespace {
 
 constexpr int64_t kLogitBytes = int64_t(64) << 20;  // of a piece of logits
+constexpr int64_t kPairBytes = 8;                   // of a block of logits, or a row (shaders/head_rows.comp)
 
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what logits are multiplied
 // with.
@@ -80,7 +81,7 @@ class Pass final : public backends::PartPass {
   bool entropy_gradient_ = false, is_behind_ = false;  // is_behind_: another device has the layers before these
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
-  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, residual_, residual_halves_, results_, lists_,
+  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_, results_, lists_,
       derivatives_;
   std::vector<PagePairs> pairs_;
   int64_t pair_bytes_ = 0;               // of the largest of their chunks
@@ -266,6 +267,7 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   scratch_.plan(plan, m_, int(rows), rank());
   plan.add(normed_, per_ * t.row_bytes(int(hidden)));
   plan.add(logits_, int64_t(per_) * vocab * 4);
+  plan.add(head_blocks_, per_ * (blocks_of_row(int(vocab)) + 1) * kPairBytes);
   plan.add(results_, some * 12, Memory::Place::readback);
   x_.resize(trainable_ ? size_t(layers) + 1 : 1);
   for (Memory& x : x_) plan.add(x, rows * hidden * 4);
@@ -353,24 +355,45 @@ bool Pass::head_forward() {
     commands_.barrier();
     record_logits(commands_, m_, normed_.address(), count, logits_.address(), scratch_);
     commands_.barrier();
+    const int64_t blocks = blocks_of_row(vocab), groups = groups_of_row(vocab);
+    const uint64_t entries = entry_list_ + uint64_t(e) * 8,
+                   row_pairs = head_blocks_.address() + uint64_t(per_ * blocks * kPairBytes);
+    const struct {
+      uint64_t logits, entries, blocks;
+      int32_t n, padding;
+    } of_blocks{logits_.address(), entries, head_blocks_.address(), vocab, 0};
+    commands_.dispatch(m_.pipeline(Shader::kHeadBlocks), of_blocks, groups, count);
+    commands_.barrier();
+    const auto merge = [&](bool entropy) {
+      const struct {
+        uint64_t logits, entries, blocks, rows, results;
+        int32_t n, sums_entropy;
+      } of_rows{logits_.address(), entries, head_blocks_.address(), row_pairs, results_.address() + uint64_t(e) * 12,
+                vocab, entropy};
+      commands_.dispatch(m_.pipeline(Shader::kHeadRows), of_rows, count);
+      commands_.barrier();
+    };
+    merge(false);
     for (int by_entropy = 0; by_entropy <= int(trainable_ && entropy_gradient_); by_entropy++) {
       const struct {
-        uint64_t logits, entries, results, residual;
+        uint64_t logits, entries, blocks, rows, residual;
         int32_t n, ld, by_entropy;
         float logit_scale, logit_cap;
         int32_t padding;
-      } rows{logits_.address(),
-             entry_list_ + uint64_t(e) * 8,
-             results_.address() + uint64_t(e) * 12,
-             trainable_ ? residual_.address() : 0,
-             vocab,
-             t.ld(vocab),
-             by_entropy,
-             float(m_.spec.logit_scale),
-             float(m_.spec.logit_soft_cap),
-             0};
-      commands_.dispatch(m_.pipeline(Shader::kHeadRows), rows, count);
+      } gradient{logits_.address(),
+                 entries,
+                 head_blocks_.address(),
+                 row_pairs,
+                 trainable_ ? residual_.address() : 0,
+                 vocab,
+                 t.ld(vocab),
+                 by_entropy,
+                 float(m_.spec.logit_scale),
+                 float(m_.spec.logit_soft_cap),
+                 0};
+      commands_.dispatch(m_.pipeline(Shader::kHeadGradient), gradient, groups, count);
       commands_.barrier();
+      if (!by_entropy) merge(true);
       if (!trainable_) continue;
       const Memory& units = by_entropy ? entropy_units_ : units_;
       record_back_product(commands_, m_, m_.weights->head, residual_.address(), count,

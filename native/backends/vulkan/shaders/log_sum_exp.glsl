@@ -1,46 +1,58 @@
-// The log-sum-exp of a row by a workgroup of 256: absolute blocks of 512 columns, each a maximum and a sum by 16 lanes, are
-// combined in ascending order (cpu/kernels/logits.h).
-const int kBlock = 512, kAtOnce = 16;
-shared float lanes[kAtOnce][kLanes], block_maximum[kAtOnce];
-shared float row_maximum, row_sum;
+// The log-sum-exp of a row: of absolute blocks of 512 columns, each with a maximum and a mass (row_blocks.glsl), that are
+// merged in ascending order (cpu/kernels/logits.h), by a workgroup of kMerged invocations or more.
+const int kBlock = 512;
+int blocks_of(int n) { return (n + kBlock - 1) / kBlock; }
 
-float tree(int b) {
-  float s[8];
-  for (int i = 0; i < 8; i++) s[i] = lanes[b][i] + lanes[b][i + 8];
-  for (int i = 0; i < 4; i++) s[i] = s[i] + s[i + 4];
-  return (s[0] + s[2]) + (s[1] + s[3]);
-}
+#ifdef MERGES_BLOCKS
+const int kMerged = 256;  // blocks at once
+const int kLinks = 8;     // of the chain that are read before they are added
+shared float running[kMerged], factors[kMerged], terms[kMerged];
+shared float row_result;
 
-// Of scale * x.at[at .. at + n).
-float log_sum_exp(Floats x, int at, int n, float scale) {
-  const int me = int(gl_LocalInvocationID.x), b = me / kLanes, lane = me % kLanes;
-  if (me == 0) row_maximum = kLowest, row_sum = 0.0;
-  barrier();
-  for (int begin = 0; begin < n; begin += kBlock * kAtOnce) {
-    const int from = begin + b * kBlock, to = min(n, from + kBlock);
-    float high = kLowest;
-    for (int i = from + lane; i < to; i += kLanes) {
-      const float value = scale * x.at[at + i];
-      high = high > value ? high : value;
+// The maximum and the mass of a block.
+vec2 block_at(int block);
+
+// Factors depend on maxima alone: only a product and a sum a block are a chain.
+float log_sum_exp(int count) {
+  const int me = int(gl_LocalInvocationID.x);
+  float row_maximum = kLowest, row_sum = 0.0;
+  for (int first = 0; first < count; first += kMerged) {
+    const bool is_here = me < kMerged && first + me < count;
+    vec2 block = vec2(kLowest, 0.0);  // leaves what is there as it is
+    if (is_here) block = block_at(first + me);
+    float high = block.x;
+    if (me < kMerged) running[me] = high;
+    for (int step = 1; step < kMerged; step *= 2) {
+      barrier();
+      float other = kLowest;
+      if (me >= step && me < kMerged) other = running[me - step];
+      barrier();
+      high = high > other ? high : other;
+      if (me < kMerged) running[me] = high;
     }
-    lanes[b][lane] = high;
     barrier();
-    if (lane == 0) {
-      for (int i = 1; i < kLanes; i++) high = high > lanes[b][i] ? high : lanes[b][i];
-      block_maximum[b] = high;
+    if (me < kMerged) {
+      float before = row_maximum;
+      if (me > 0) before = running[me - 1] > before ? running[me - 1] : before;
+      const float larger = block.x > before ? block.x : before;
+      factors[me] = exponential(before - larger);
+      terms[me] = block.y * exponential(block.x - larger);
     }
-    barrier();
-    float mass = 0.0;
-    for (int i = from + lane; i < to; i += kLanes) mass = mass + exponential(scale * x.at[at + i] - block_maximum[b]);
-    lanes[b][lane] = mass;
+    const float highest = running[kMerged - 1];
+    row_maximum = highest > row_maximum ? highest : row_maximum;
     barrier();
     if (me == 0)
-      for (int i = 0; i < kAtOnce && begin + i * kBlock < n; i++) {
-        const float larger = block_maximum[i] > row_maximum ? block_maximum[i] : row_maximum;
-        row_sum = row_sum * exponential(row_maximum - larger) + tree(i) * exponential(block_maximum[i] - larger);
-        row_maximum = larger;
+      for (int i = 0; i < min(kMerged, count - first); i += kLinks) {
+        float factor[kLinks], term[kLinks];
+        for (int j = 0; j < kLinks; j++) factor[j] = factors[i + j], term[j] = terms[i + j];
+        for (int j = 0; j < kLinks; j++) row_sum = row_sum * factor[j] + term[j];
       }
     barrier();
   }
-  return row_maximum + logarithm(row_sum);
+  if (me == 0) row_result = row_maximum + logarithm(row_sum);
+  barrier();
+  const float result = row_result;
+  barrier();
+  return result;
 }
+#endif

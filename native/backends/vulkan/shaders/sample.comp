@@ -6,34 +6,14 @@
 #include "functions.glsl"
 #include "buffers.glsl"
 #include "counts.glsl"
+#define MERGES_BLOCKS
 #include "log_sum_exp.glsl"
+#include "requests.glsl"
 
-layout(local_size_x = 256) in;
-const int kThreads = 256;
+layout(local_size_x_id = 1) in;
+layout(constant_id = 1) const int kThreads = 256;  // a power of two, 256 or more
 const int kMaxTop = 64;
 
-// As row_sampler.cpp has it. Lists are places in `lists`; what they hold is said there.
-struct Request {
-  int row, temporary;  // in `logits`; in `rows`, where something is drawn
-  int draws;  // 0: only what is asked of the prompt
-  int given;  // as if this token had been drawn; -1: none
-  int top;    // likeliest tokens to report
-  int prompt_token, asks_prompt;
-  int mask, other_mask;  // -1: none
-  int likeliest, likeliest_count;
-  int forbidden, forbidden_count;
-  int bias, bias_count;
-  int seen, seen_count;
-  int asked, asked_count;
-  float repetition_penalty, frequency_penalty, presence_penalty;
-  float temperature, least, min_p;
-  int top_k;                   // 0: all
-  uint dropped_low, dropped_high;  // 1 - top_p, of 2^53; 0: nothing
-  uint random_low, random_high;    // below 2^53
-  float inverse_temperature;   // of what is reported; 0: nothing is
-  int results;
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Requests { Request at[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Lists { uint at[]; };
 // Written by one thread and read by another.
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Row { uint at[]; };
@@ -44,6 +24,7 @@ layout(push_constant) uniform Parameters {
   Lists lists;
   Row rows;  // [n] each: logits as edited, then probabilities
   Ints results;
+  Blocks blocks;  // [requests][blocks], of sample_blocks.comp
   int n;
 };
 
@@ -51,20 +32,27 @@ layout(push_constant) uniform Parameters {
 const int kUndecided = 0, kToken = 1, kLogprob = 2, kTemperatureLogprob = 3, kPromptLogprob = 4, kRank = 5, kTopCount = 6,
           kTop = 7;
 
-const uint kMinusInfinity = 0xff800000u;
-
-int me, logits_at, row_at;
-bool edited = false;
-
-// Integers in the order of the numbers; what rounds to zero is zero.
-uint ordered(float x) {
-  const uint bits = as_bits(x);
-  if ((bits & kExponent) == 0u) return 0x80000000u;
-  return bits ^ (uint(int(bits) >> 31) | 0x80000000u);
-}
-float unordered(uint key) { return as_float((key & 0x80000000u) != 0u ? key ^ 0x80000000u : ~key); }
+int me, logits_at, row_at, blocks_at;
+bool edited = false, merges_tempered = false;
 
 float logit(int i) { return edited ? as_float(rows.at[row_at + i]) : logits.at[logits_at + i]; }
+
+// The row goes by in steps of kAhead loads, all of which are made before the first is used: elements first + j * kThreads.
+const int kAhead = 8;
+void read_logits(int first, out float some[kAhead]) {
+  if (edited)
+    for (int j = 0; j < kAhead; j++) some[j] = as_float(rows.at[row_at + min(first + j * kThreads, n - 1)]);
+  else
+    for (int j = 0; j < kAhead; j++) some[j] = logits.at[logits_at + min(first + j * kThreads, n - 1)];
+}
+void read_row(int first, int stride, out uint some[kAhead]) {
+  for (int j = 0; j < kAhead; j++) some[j] = rows.at[row_at + min(first + j * stride, n - 1)];
+}
+
+vec2 block_at(int block) {
+  const Block b = blocks.at[blocks_at + block];
+  return merges_tempered ? vec2(b.tempered_maximum, b.tempered_mass) : vec2(b.maximum, b.mass);
+}
 
 void written() {
   memoryBarrierBuffer();
@@ -73,57 +61,104 @@ void written() {
 
 // ---- the largest: those of two with the same value by the lower id
 
-shared uint largest_key[kThreads];
-shared int largest_id[kThreads];
+shared uvec2 of_thread[kThreads];  // an id and its key; a sum
 
 int likeliest_of_all() {
   uint key = 0u;
   int id = n;
-  for (int i = me; i < n; i += kThreads) {
-    const uint other = ordered(logit(i));
-    if (other > key) key = other, id = i;
+  if (!edited) {
+    for (int i = me; i < blocks_of(n); i += kThreads) {
+      const Block b = blocks.at[blocks_at + i];
+      if (b.key > key) key = b.key, id = b.id;
+    }
+  } else {
+    for (int first = me; first < n; first += kAhead * kThreads) {
+      float some[kAhead];
+      read_logits(first, some);
+      for (int j = 0; j < kAhead; j++) {
+        const uint other = ordered(some[j]);
+        if (other > key) key = other, id = first + j * kThreads;  // what is read again behind the end is not above itself
+      }
+    }
   }
-  largest_key[me] = key, largest_id[me] = id;
+  of_thread[me] = uvec2(id, key);
   for (int half_ = kThreads / 2; half_ > 0; half_ /= 2) {
     barrier();
     if (me < half_) {
-      const uint other = largest_key[me + half_];
-      const int other_id = largest_id[me + half_];
-      if (other > largest_key[me] || (other == largest_key[me] && other_id < largest_id[me]))
-        largest_key[me] = other, largest_id[me] = other_id;
+      const uvec2 own = of_thread[me], other = of_thread[me + half_];
+      if (other.y > own.y || (other.y == own.y && other.x < own.x)) of_thread[me] = other;
     }
   }
   barrier();
-  const int best = largest_id[0];
+  const int best = int(of_thread[0].x);
   barrier();
   return best;
 }
 
-// ---- selection by eight bits at a time
+// ---- sums by bins, and the bin up to which they sum to more than a bound
 
-shared uint histogram[kThreads], carries[kThreads];
+// Neighbours count in copies of their own: most of a row is in few bins.
+const int kBins = 256, kCopies = 8, kCopy = kBins + 1;
+shared uint low_sums[kCopies * kCopy], high_sums[kCopies * kCopy];
+shared uvec2 running_sums[kBins];
 shared uint chosen;
-shared uvec2 left_over;
+shared uvec2 left_over, of_chosen;
+
+void clear_bins() {
+  barrier();
+  for (int i = me; i < kCopies * kCopy; i += kThreads) low_sums[i] = 0u, high_sums[i] = 0u;
+  barrier();
+}
+
+void add_to_bin(uint bin, uvec2 sum) {
+  const uint at = uint(me % kCopies * kCopy) + bin, before = atomicAdd(low_sums[at], sum.x);
+  const uint high = sum.y + uint(before + sum.x < before);
+  if (high != 0u) atomicAdd(high_sums[at], high);
+}
+
+// The first bin up to which they sum to more than `bound`, which there is; `below`: the sum of those before it.
+int first_bin_beyond(uvec2 bound, out uvec2 below, out uvec2 own) {
+  barrier();
+  uvec2 mine = uvec2(0u);
+  if (me < kBins)
+    for (int copy = 0; copy < kCopies; copy++)
+      mine = plus(mine, uvec2(low_sums[copy * kCopy + me], high_sums[copy * kCopy + me]));
+  uvec2 sum = mine;
+  if (me < kBins) running_sums[me] = sum;
+  for (int step = 1; step < kBins; step *= 2) {
+    barrier();
+    uvec2 other = uvec2(0u);
+    if (me >= step && me < kBins) other = running_sums[me - step];
+    barrier();
+    sum = plus(sum, other);
+    if (me < kBins) running_sums[me] = sum;
+  }
+  if (me < kBins && less(bound, sum) && !less(bound, minus(sum, mine)))
+    chosen = uint(me), left_over = minus(sum, mine), of_chosen = mine;
+  barrier();
+  below = left_over, own = of_chosen;
+  return int(chosen);
+}
+
+// ---- selection by eight bits at a time
 
 // The k-th largest value as an integer, and how many of that value are among the k largest.
 uint kth_largest(int k, out int of_value) {
   uint prefix = 0u, mask = 0u, left = uint(k);
   for (int shift = 24; shift >= 0; shift -= 8) {
-    histogram[me] = 0u;
-    barrier();
-    for (int i = me; i < n; i += kThreads) {
-      const uint key = ordered(logit(i));
-      if ((key & mask) == prefix) atomicAdd(histogram[key >> shift & 255u], 1u);
+    clear_bins();
+    for (int first = me; first < n; first += kAhead * kThreads) {
+      float some[kAhead];
+      read_logits(first, some);
+      for (int j = 0; j < kAhead; j++) {
+        const uint key = ordered(some[j]);
+        if (first + j * kThreads < n && (key & mask) == prefix)
+          atomicAdd(low_sums[uint(me % kCopies * kCopy) + (~key >> shift & 255u)], 1u);
+      }
     }
-    barrier();
-    if (me == 0) {
-      uint bin = 255u;
-      for (; histogram[bin] < left; bin--) left -= histogram[bin];
-      chosen = bin, left_over = uvec2(left, 0u);
-    }
-    barrier();
-    prefix |= chosen << shift, mask |= 255u << shift, left = left_over.x;
-    barrier();
+    uvec2 above, own;
+    const int bin = 255 - first_bin_beyond(uvec2(left - 1u, 0u), above, own);
+    prefix |= uint(bin) << shift, mask |= 255u << shift, left -= above.x;
   }
   of_value = int(left);
   return prefix;
@@ -135,55 +170,41 @@ uint lowest_kept(uvec2 allowance, out uvec2 below, out uvec2 of_number) {
   uint prefix = 0u, mask = 0u;
   below = uvec2(0u);
   for (int shift = 24; shift >= 0; shift -= 8) {
-    histogram[me] = 0u, carries[me] = 0u;
-    barrier();
-    for (int i = me; i < n; i += kThreads) {
-      const uint p = rows.at[row_at + i];
-      if (p == 0u || (p & mask) != prefix) continue;
-      const uint bin = p >> shift & 255u, before = atomicAdd(histogram[bin], p);
-      if (before + p < before) atomicAdd(carries[bin], 1u);
+    clear_bins();
+    uvec2 lowest = uvec2(0u);  // most of a row is in the first bin
+    for (int first = me; first < n; first += kAhead * kThreads) {
+      uint some[kAhead];
+      read_row(first, kThreads, some);
+      for (int j = 0; j < kAhead; j++) {
+        const uint p = some[j], bin = p >> shift & 255u;
+        if (p == 0u || (p & mask) != prefix || first + j * kThreads >= n) continue;
+        if (bin == 0u)
+          lowest = plus(lowest, uvec2(p, 0u));
+        else
+          add_to_bin(bin, uvec2(p, 0u));
+      }
     }
-    barrier();
-    if (me == 0) {
-      uint bin = 0u;
-      uvec2 sum = below, next = plus(sum, uvec2(histogram[0], carries[0]));
-      while (!less(allowance, next)) bin++, sum = next, next = plus(sum, uvec2(histogram[bin], carries[bin]));
-      chosen = bin, left_over = sum;
-    }
-    barrier();
-    prefix |= chosen << shift, mask |= 255u << shift, below = left_over;
-    of_number = uvec2(histogram[chosen], carries[chosen]);
-    barrier();
+    add_to_bin(0u, lowest);
+    uvec2 before;
+    prefix |= uint(first_bin_beyond(minus(allowance, below), before, of_number)) << shift;
+    mask |= 255u << shift, below = plus(below, before);
   }
   return prefix;
 }
 
 // ---- sums in the order of ids
 
-shared uvec2 sums[kThreads];
-shared int begins;
-
 uint cut = 0u;     // probabilities below are dropped, and this one
 int cut_from = 0;  // from this id on
 
-uint kept(int i) {
-  const uint p = rows.at[row_at + i];
-  return p > cut || (p == cut && i < cut_from) ? p : 0u;
-}
-
-uvec2 sum_of_all() {
-  uvec2 sum = uvec2(0u);
-  for (int i = me; i < n; i += kThreads) sum = plus(sum, uvec2(rows.at[row_at + i], 0u));
-  sums[me] = sum;
-  barrier();
-  if (me == 0) {
-    for (int i = 1; i < kThreads; i++) sum = plus(sum, sums[i]);
-    left_over = sum;
+uvec2 sum_of_all(uvec2 mine) {
+  of_thread[me] = mine;
+  for (int half_ = kThreads / 2; half_ > 0; half_ /= 2) {
+    barrier();
+    if (me < half_) of_thread[me] = plus(of_thread[me], of_thread[me + half_]);
   }
   barrier();
-  sum = left_over;
-  barrier();
-  return sum;
+  return of_thread[0];
 }
 
 // The first id up to which the probabilities that are kept sum to more than `left`; or, of `equal` > 0, up to which there
@@ -191,20 +212,28 @@ uvec2 sum_of_all() {
 int first_beyond(uvec2 left, uint equal) {
   int from = 0, to = n;
   while (to - from > 1) {
-    const int width = (to - from + kThreads - 1) / kThreads, begin = from + me * width, end = min(to, begin + width);
-    uvec2 sum = uvec2(0u);
-    for (int i = begin; i < end; i++)
-      sum = plus(sum, uvec2(equal == 0u ? kept(i) : uint(rows.at[row_at + i] == equal), 0u));
-    sums[me] = sum;
-    barrier();
-    if (me == 0) {
-      int chunk = 0;
-      for (; chunk < kThreads - 1 && !less(left, sums[chunk]); chunk++) left = minus(left, sums[chunk]);
-      begins = from + chunk * width, left_over = left;
+    const int width = (to - from + kBins - 1) / kBins;
+    clear_bins();
+    for (int bin = me / kLanes; bin < kBins; bin += kThreads / kLanes) {
+      const int begin = from + bin * width, end = min(to, begin + width);
+      uvec2 sum = uvec2(0u);
+      for (int first = begin + me % kLanes; first < end; first += kAhead * kLanes) {
+        uint some[kAhead];
+        read_row(first, kLanes, some);
+        for (int j = 0; j < kAhead; j++) {
+          const int i = first + j * kLanes;
+          const uint p = some[j];
+          if (i >= end) continue;
+          if (equal != 0u)
+            sum.x += uint(p == equal);
+          else if (p > cut || (p == cut && i < cut_from))
+            sum = plus(sum, uvec2(p, 0u));
+        }
+      }
+      if ((sum.x | sum.y) != 0u) add_to_bin(uint(bin), sum);
     }
-    barrier();
-    from = min(begins, to - 1), to = min(to, from + width), left = left_over;
-    barrier();
+    uvec2 below, own;
+    from += first_bin_beyond(left, below, own) * width, to = min(to, from + width), left = minus(left, below);
   }
   return from;
 }
@@ -221,11 +250,15 @@ void report_top(int k, float lse, int to) {
   const uint kth = kth_largest(k, of_value);
   if (me == 0) top_count = 0;
   barrier();
-  for (int i = me; i < n; i += kThreads) {
-    const uint key = ordered(logit(i));
-    if (key <= kth) continue;
-    const int at = atomicAdd(top_count, 1);
-    top_keys[at] = key, top_ids[at] = i;
+  for (int first = me; first < n; first += kAhead * kThreads) {
+    float some[kAhead];
+    read_logits(first, some);
+    for (int j = 0; j < kAhead; j++) {
+      const uint key = ordered(some[j]);
+      if (key <= kth || first + j * kThreads >= n) continue;
+      const int at = atomicAdd(top_count, 1);
+      top_keys[at] = key, top_ids[at] = first + j * kThreads;
+    }
   }
   int last = -1;
   for (int j = 0; j < of_value; j++) {
@@ -259,9 +292,15 @@ void edit(Request r, int best) {
     for (int i = 0; i < r.likeliest_count; i++) found = found || int(lists.at[r.likeliest + i]) == best;
     if (!found) mask = r.other_mask;
   }
-  for (int i = me; i < n; i += kThreads) {
-    const bool permitted = mask < 0 || (lists.at[mask + (i >> 5)] >> (i & 31) & 1u) != 0u;
-    rows.at[row_at + i] = permitted ? as_bits(logits.at[logits_at + i]) : kMinusInfinity;
+  for (int first = me; first < n; first += kAhead * kThreads) {
+    float some[kAhead];
+    read_logits(first, some);
+    for (int j = 0; j < kAhead; j++) {
+      const int i = first + j * kThreads;
+      if (i >= n) continue;
+      const bool permitted = mask < 0 || (lists.at[mask + (i >> 5)] >> (i & 31) & 1u) != 0u;
+      rows.at[row_at + i] = permitted ? as_bits(some[j]) : kMinusInfinity;
+    }
   }
   written();
   for (int i = me; i < r.forbidden_count; i += kThreads) rows.at[row_at + int(lists.at[r.forbidden + i])] = kMinusInfinity;
@@ -296,14 +335,22 @@ int drawn(Request r, int best) {
     const float lowest = quotient(unordered(kth_largest(r.top_k, of_value)) - top, r.temperature);
     least = lowest > least ? lowest : least;
   }
-  for (int i = me; i < n; i += kThreads) {
-    const float t = quotient(logit(i) - top, r.temperature);
-    const float p = t < least ? 0.0 : exponential(t);
-    const float coarse = p < 0.00390625 ? (p + 0.00390625) - 0.00390625 : p;  // from 2^-8 on, multiples of 2^-31
-    rows.at[row_at + i] = p < r.min_p ? 0u : uint(coarse * 2147483648.0);
+  uvec2 total = uvec2(0u);
+  for (int first = me; first < n; first += kAhead * kThreads) {
+    float some[kAhead];
+    read_logits(first, some);
+    LOOP for (int j = 0; j < kAhead; j++) {
+      const int i = first + j * kThreads;
+      const float t = quotient(some[j] - top, r.temperature);
+      const float p = t < least ? 0.0 : exponential(t);
+      const float coarse = p < 0.00390625 ? (p + 0.00390625) - 0.00390625 : p;  // from 2^-8 on, multiples of 2^-31
+      const uint units = p < r.min_p || i >= n ? 0u : uint(coarse * 2147483648.0);
+      if (i < n) rows.at[row_at + i] = units;
+      total = plus(total, uvec2(units, 0u));
+    }
   }
   written();
-  uvec2 total = sum_of_all();
+  total = sum_of_all(total);
   const uvec2 dropped = uvec2(r.dropped_low, r.dropped_high);
   if ((dropped.x | dropped.y) != 0u) {
     const uvec2 allowance = exact_share(total, dropped);
@@ -322,22 +369,20 @@ int drawn(Request r, int best) {
 void main() {
   const Request r = requests.at[gl_WorkGroupID.x];
   me = int(gl_LocalInvocationID.x), logits_at = r.row * n, row_at = r.temporary * n;
+  blocks_at = int(gl_WorkGroupID.x) * blocks_of(n);
   const int to = r.results;
 
   if (me == 0) strange = 0u, rank = 0;
   barrier();
   uint mine = 0u;
-  for (int i = me; i < n; i += kThreads) {
-    const uint bits = as_bits(logits.at[logits_at + i]);
-    mine |= uint(bits == kExponent || (bits & 0x7fffffffu) > kExponent);
-  }
-  atomicOr(strange, mine);
+  for (int i = me; i < blocks_of(n); i += kThreads) mine |= uint(blocks.at[blocks_at + i].id < 0);
+  if (mine != 0u) atomicOr(strange, mine);
   barrier();
   // Rows with NaN or infinity are left to the processor.
   if (me == 0) results.at[to + kUndecided] = int(strange);
   if (strange != 0u) return;
 
-  const float lse = log_sum_exp(logits, logits_at, n, 1.0);
+  const float lse = log_sum_exp(blocks_of(n));
   const int top = min(r.top, n);
   if (me == 0) results.at[to + kTopCount] = top;
   if (top > 0) report_top(top, lse, to + kTop);
@@ -345,7 +390,12 @@ void main() {
   if (r.asks_prompt != 0) {
     const float value = logits.at[logits_at + r.prompt_token];
     int as_likely = 0;
-    for (int i = me; i < n; i += kThreads) as_likely += int(ordered(logits.at[logits_at + i]) >= ordered(value));
+    for (int first = me; first < n; first += kAhead * kThreads) {
+      float some[kAhead];
+      read_logits(first, some);
+      for (int j = 0; j < kAhead; j++)
+        as_likely += int(first + j * kThreads < n && ordered(some[j]) >= ordered(value));
+    }
     atomicAdd(rank, as_likely);
     barrier();
     if (me == 0) results.at[to + kPromptLogprob] = int(as_bits(value - lse)), results.at[to + kRank] = rank;
@@ -368,9 +418,10 @@ void main() {
   }
   const float logprob = logits.at[logits_at + token] - lse;
   float tempered = 0.0;
-  if (r.inverse_temperature != 0.0)
-    tempered = r.inverse_temperature * logits.at[logits_at + token] -
-               log_sum_exp(logits, logits_at, n, r.inverse_temperature);
+  if (r.inverse_temperature != 0.0) {
+    merges_tempered = true;
+    tempered = r.inverse_temperature * logits.at[logits_at + token] - log_sum_exp(blocks_of(n));
+  }
   if (me == 0) {
     results.at[to + kToken] = token;
     results.at[to + kLogprob] = int(as_bits(logprob));
