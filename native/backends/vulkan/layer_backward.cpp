@@ -23,22 +23,32 @@ int64_t pair_slot_bytes(const GpuModel& m, const AttentionSpec& a) {
 int max_pair_tiles(const Gpu& gpu) { return std::min(gpu.max_groups(), gpu.arithmetic().max_turns / kTurnsOfPairs); }
 
 void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
-  record_transposed(commands, m, Linear().constants(), {x, weight, to, b.rows, 0, n, k, ldx, k, accumulate});
+  record_transposed(commands, m, Linear(), {x, weight, to, b.rows, 0, n, k, ldx, k, accumulate});
 }
 
-// g = round(s dy B)
-void LayerBackward::lora_up(int p, uint64_t dy) {
-  if (!lora(p)) return;
-  const int n = weights().projections[p].n, rank = adapter.rank;
-  const LowRank& low = adapter.layers[size_t(layer)][size_t(p)];
-  back_product(dy, m.type.granules(n), low.b, n, rank, mem.low.address(), false);
+// g = round(s dy B), of the adapted ones of the terms, (projection, gradient of its output); where there is any, with a
+// barrier behind it.
+void LayerBackward::lora_up(std::initializer_list<std::pair<int, uint64_t>> terms) {
+  const int rank = adapter.rank;
+  bool any = false;
+  for (const auto& [p, dy] : terms) {
+    if (!lora(p)) continue;
+    const int n = weights().projections[p].n;
+    const LowRank& low = adapter.layers[size_t(layer)][size_t(p)];
+    back_product(dy, m.type.granules(n), low.b, n, rank, mem.low[p].address(), false);
+    any = true;
+  }
+  if (!any) return;
   commands.barrier();
-  const struct {
-    uint64_t x, y;
-    int32_t n, ldx, ldy;
-    float scale;
-  } parameters{mem.low.address(), mem.g[p].address(), rank, rank, m.type.ld(rank), adapter.scale};
-  commands.dispatch(m.pipeline(Shader::kRoundRows), parameters, b.rows);
+  for (const auto& [p, dy] : terms) {
+    if (!lora(p)) continue;
+    const struct {
+      uint64_t x, y;
+      int32_t n, ldx, ldy;
+      float scale;
+    } parameters{mem.low[p].address(), mem.g[p].address(), rank, rank, m.type.ld(rank), adapter.scale};
+    commands.dispatch(m.pipeline(Shader::kRoundRows), parameters, b.rows);
+  }
   commands.barrier();
 }
 
@@ -59,15 +69,11 @@ void LayerBackward::input_gradient_of(std::initializer_list<std::pair<int, uint6
 
 void LayerBackward::token_sum(uint64_t left, int ldl, uint64_t right, int ldr, const Gradient& to, int rows, int cols,
                               int first, int tokens) {
-  const struct {
-    uint64_t left, right, to;
-    int32_t first, tokens, m, n, ldl, ldr, ldo, padding;
-  } parameters{left, right, to.at, first, tokens, rows, cols, ldl, ldr, to.ld, 0};
-  commands.dispatch(m.pipeline(Shader::kTokenSum), parameters, (cols + 63) / 64, (rows + 63) / 64);
+  record_token_sum(commands, m, {left, right, to.at, first, tokens, rows, cols, ldl, ldr, to.ld});
 }
 
 // Gradients of A and B of the adapted ones of the projections that share an input, (projection, gradient of its
-// output).
+// output), which lora_up() has seen.
 void LayerBackward::sum_tokens(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t input) {
   const ElementType t = m.type;
   const int rank = adapter.rank;
@@ -136,11 +142,8 @@ void LayerBackward::feed_forward() {
   const FeedForwardSpec& f = spec().feed_forward;
   const ElementType t = m.type;
   branch_gradient(kNormOut, a.fed_forward);
-  lora_up(kDown, mem.d_out.address());
-  if (lora(kDown)) {
-    record_gated(commands, m, b, f, a.gate, a.up, s.act.address());
-    commands.barrier();
-  }
+  if (lora(kDown)) record_gated(commands, m, b, f, a.gate, a.up, s.act.address());
+  lora_up({{kDown, mem.d_out.address()}});
   sum_tokens({{kDown, mem.d_out.address()}}, s.act.address());
   input_gradient_of({{kDown, mem.d_out.address()}}, mem.wide.address());
   const struct {
@@ -158,10 +161,8 @@ void LayerBackward::feed_forward() {
   commands.dispatch(m.pipeline(Shader::kGatedBackward, {uint32_t(f.activation)}), gated, (f.intermediate + 63) / 64,
                     b.rows);
   commands.barrier();
-  lora_up(kGate, mem.d_gate.address());
-  lora_up(kUp, mem.d_up.address());
   record_norm(commands, m, a.x_mid, weights().norms[kNormMiddle], 0, 0, b.rows, m.spec.hidden, s.normed.address());
-  commands.barrier();
+  lora_up({{kGate, mem.d_gate.address()}, {kUp, mem.d_up.address()}});
   sum_tokens({{kGate, mem.d_gate.address()}, {kUp, mem.d_up.address()}}, s.normed.address());
   input_gradient_of({{kGate, mem.d_gate.address()}, {kUp, mem.d_up.address()}}, mem.d_normed.address());
   norm_backward(a.x_mid, kNormMiddle);
@@ -170,7 +171,7 @@ void LayerBackward::feed_forward() {
 void LayerBackward::output_projection() {
   const ElementType t = m.type;
   branch_gradient(kNormAttended, a.attended);
-  lora_up(kO, mem.d_out.address());
+  lora_up({{kO, mem.d_out.address()}});
   if (lora(kO)) sum_tokens({{kO, mem.d_out.address()}}, record_gated_heads(commands, m, b, layer, a, s));
   input_gradient_of({{kO, mem.d_out.address()}}, mem.d_attention.address());
   if (const DeltaRuleSpec* d = delta_rule()) {
@@ -298,9 +299,8 @@ void LayerBackward::delta_inputs() {
 
 // Gradients of what the projections of a layer's input put out, on to dx.
 void LayerBackward::input_projections(std::initializer_list<std::pair<int, uint64_t>> terms) {
-  for (const auto& [p, dy] : terms) lora_up(p, dy);
   record_norm(commands, m, a.x_in, weights().norms[kNormIn], 0, 0, b.rows, m.spec.hidden, s.normed.address());
-  commands.barrier();
+  lora_up(terms);
   sum_tokens(terms, s.normed.address());
   if (!input_gradient) return;
   input_gradient_of(terms, mem.d_normed.address());
@@ -338,7 +338,7 @@ void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int
   for (Memory* memory : {&d_keys, &d_values})
     plan.add(*memory, pages * page * 4, Memory::Place::device, Memory::Parts::addressed);
   plan.add(delta, rows * 4 * c.heads);
-  plan.add(low, rows * 4 * rank);
+  for (Memory& memory : low) plan.add(memory, rows * 4 * rank);
   if (of_delta) delta_rule.plan(plan, m, int(rows), *of_delta);
 }
 

@@ -17,7 +17,7 @@ struct BackwardMemory {
   // Rows of the compute type, rounded for products; g: s B^T dy of each projection.
   Memory d_out, d_gate, d_up, d_q, d_k, d_v, d_delta[kDeltaInputs], g[kProjections];
   // Rows of float32: sums of products, and heads; d_keys, d_values by page.
-  Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low;
+  Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low[kProjections];
   // d_attention rounded; p and ds of the pairs of queries and keys of a chunk (shaders/attention_backward.glsl).
   Memory d_attended, pairs;
   DeltaMemory delta_rule;
@@ -85,7 +85,7 @@ struct LayerBackward {
   void delta_inputs();
   void input_projections(std::initializer_list<std::pair<int, uint64_t>> terms);
   void branch_gradient(Norm norm, uint64_t branch);
-  void lora_up(int p, uint64_t dy);
+  void lora_up(std::initializer_list<std::pair<int, uint64_t>> terms);
   void back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate);
   void input_gradient_of(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t to);
   void sum_tokens(std::initializer_list<std::pair<int, uint64_t>> terms, uint64_t input);

@@ -1,6 +1,7 @@
 #include "products.h"
 
 #include <bit>
+#include <iterator>
 
 namespace anneal::vulkan {
 namespace {
@@ -25,6 +26,14 @@ constexpr int kTile = 64, kSmallTile = 32, kTileBytes = 24 << 10;  // of shared 
 constexpr int kDepth = 32, kFastRows = 128, kFastCols = 64, kFastFewRows = 16, kFastFewCols = 32;
 // From here on tiles of many rows read weights less often.
 constexpr int kManyRows = 48;
+
+// Of a large GPU: tiles are chosen so that all have some.
+constexpr int kMultiprocessors = 128;
+// What an output costs by a tile of kTiles, beside the largest: the smaller it is, the more often shared memory is read for it.
+constexpr double kTileCosts[] = {1, 1.1, 1.3, 2, 3, 8};
+// And where a multiprocessor has one workgroup, which waits for memory alone.
+constexpr double kAloneCost = 1.5;
+constexpr int kMaxEmulatedRows = 4;  // of an invocation where loops end, whose turns kTurnsOfTile counts
 
 bool is_fast(const GpuModel& m, const Linear& w) { return m.fast && !w.takes_codes(); }
 
@@ -71,6 +80,20 @@ int few_rows_at_once(const Gpu& gpu, ElementType type, int n, int k, int rows) {
   return at_once;
 }
 
+Tile tile_for(const Gpu& gpu, int64_t rows, int64_t cols) {
+  const Tile* best = nullptr;
+  double least = 0;
+  for (size_t i = 0; i < std::size(kTiles); i++) {
+    const Tile& tile = kTiles[i];
+    if (gpu.ends_loops() && tile.rows > kMaxEmulatedRows) continue;
+    const int64_t groups = tile.groups_of_rows(rows) * tile.groups_of_cols(cols);
+    const int64_t turns = (groups + kMultiprocessors - 1) / kMultiprocessors;
+    const double cost = double(turns) * tile.rows * tile.cols * kTileCosts[i] * (turns == 1 ? kAloneCost : 1);
+    if (!best || cost < least) best = &tile, least = cost;
+  }
+  return *best;
+}
+
 CodeKernel code_kernel(const Gpu& gpu, int rows) {
   CodeKernel kernel{.byte_products = gpu.facts().byte_products == ByteProducts::fast};
   if (rows > kTiledRows) kernel.tile = rows > kSmallTile && gpu.shared_memory() >= kTileBytes ? kTile : kSmallTile;
@@ -107,9 +130,14 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
   } else if (p.rows <= kFewRows || !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfTile)) {
     record_few(commands, m, product, w, p, few_rows_at_once(*m.gpu, m.type, p.n, p.k, p.rows));
   } else {
-    commands.dispatch(m.pipeline(Shader::kProduct, w.constants(uint32_t(product))), p, (p.n + 63) / 64,
-                      (p.rows + 63) / 64);
+    record_tiled_product(commands, m, product, w, p, tile_for(*m.gpu, p.rows, p.n));
   }
+}
+
+void record_tiled_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
+                          const ProductParameters& p, const Tile& tile) {
+  commands.dispatch(m.pipeline(Shader::kProduct, w.constants(uint32_t(product), tile.constant())), p,
+                    tile.groups_of_cols(p.n), tile.groups_of_rows(p.rows));
 }
 
 void record_few(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w, const ProductParameters& p,
@@ -130,20 +158,34 @@ void record_code_product(Commands& commands, const GpuModel& m, ProductKind prod
                     (p.n + cols - 1) / cols, (p.rows + rows - 1) / rows);
 }
 
-void record_transposed(Commands& commands, const GpuModel& m, const std::vector<uint32_t>& constants,
-                       TransposedParameters p) {
+void record_transposed(Commands& commands, const GpuModel& m, const Linear& w, TransposedParameters p) {
+  record_transposed(commands, m, w, p, tile_for(*m.gpu, p.rows, p.k));
+}
+
+void record_transposed(Commands& commands, const GpuModel& m, const Linear& w, TransposedParameters p,
+                       const Tile& tile) {
   const int n = p.n, at_once = int(std::min<int64_t>(n, m.gpu->arithmetic().max_turns / kTurnsOfTile / 32 * 32));
   for (int first = 0; first < n; first += at_once) {
     if (first > 0) commands.barrier(), p.accumulate = true;
     p.first = first, p.n = std::min(n, first + at_once);
-    commands.dispatch(m.pipeline(Shader::kProductTransposed, constants), p, (p.k + 63) / 64, (p.rows + 63) / 64);
+    commands.dispatch(m.pipeline(Shader::kProductTransposed, w.constants(0, tile.constant())), p,
+                      tile.groups_of_cols(p.k), tile.groups_of_rows(p.rows));
   }
+}
+
+void record_token_sum(Commands& commands, const GpuModel& m, const TokenSumParameters& p) {
+  record_token_sum(commands, m, p, tile_for(*m.gpu, p.m, p.n));
+}
+
+void record_token_sum(Commands& commands, const GpuModel& m, const TokenSumParameters& p, const Tile& tile) {
+  commands.dispatch(m.pipeline(Shader::kTokenSum, {0, tile.constant()}), p, tile.groups_of_cols(p.n),
+                    tile.groups_of_rows(p.m));
 }
 
 void record_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows, uint64_t to,
                          bool accumulate, const Memory& halves) {
   if (!m.fast)
-    return record_transposed(commands, m, w.constants(),
+    return record_transposed(commands, m, w,
                              {dy, w.weight, to, rows, 0, w.n, w.k, m.type.granules(w.n), w.k, accumulate});
   struct {
     uint64_t x, w, to;

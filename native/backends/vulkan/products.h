@@ -10,8 +10,18 @@ namespace anneal::vulkan {
 // What becomes of outputs, as shaders/product_output.glsl has it.
 enum class ProductKind : uint32_t { logits, rounded, residual };
 
-// Turns of loops for an element of the chains of tiles of outputs, at most (shaders/product.comp,
-// product_transposed.comp, token_sum.comp).
+// Outputs of an invocation of tiles (shaders/tiles.glsl), of which a workgroup has 16 by 16.
+struct Tile {
+  int rows, cols;
+  int64_t groups_of_rows(int64_t n) const { return (n + 16 * rows - 1) / (16 * rows); }
+  int64_t groups_of_cols(int64_t n) const { return (n + 16 * cols - 1) / (16 * cols); }
+  uint32_t constant() const { return uint32_t(rows * 16 + cols); }
+};
+// All that there are; every one has the same bits.
+constexpr Tile kTiles[] = {{8, 8}, {4, 8}, {4, 4}, {2, 4}, {1, 4}, {1, 1}};
+// The one that is done first for so many outputs.
+Tile tile_for(const Gpu&, int64_t rows, int64_t cols);
+// Turns of loops for an element of the chains of tiles, at most (shaders/tiles.glsl).
 constexpr int kTurnsOfTile = 12;
 
 // As shaders/product_output.glsl has them.
@@ -52,12 +62,24 @@ void record_few(Commands&, const GpuModel&, ProductKind, const Linear&, const Pr
 // Of quantised weights that take codes.
 void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
                          ProductParameters p, const CodeKernel&);
-// to[rows][k] (+)= x[rows][n] w[n][k], float32: x and w, of which `constants` tell the layout, of the compute type.
+// to[rows][k] (+)= x[rows][n] w[n][k], float32: x of the compute type, and w, which lies as this one.
 struct TransposedParameters {
   uint64_t x, w, to;
   int32_t rows, first, n, k, ldx, ldo, accumulate, padding = 0;
 };
-void record_transposed(Commands&, const GpuModel&, const std::vector<uint32_t>& constants, TransposedParameters);
+void record_transposed(Commands&, const GpuModel&, const Linear&, TransposedParameters);
+void record_transposed(Commands&, const GpuModel&, const Linear&, TransposedParameters, const Tile&);
+// Products of weights of the compute type, or of the values of quantised ones, by tiles.
+void record_tiled_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductParameters&,
+                          const Tile&);
+// to[m][n] += sum over tokens [first, first + tokens) of left[token][m] right[token][n], float32; left and right of the
+// compute type, rows of whole granules.
+struct TokenSumParameters {
+  uint64_t left, right, to;
+  int32_t first, tokens, m, n, ldl, ldr, ldo, padding = 0;
+};
+void record_token_sum(Commands&, const GpuModel&, const TokenSumParameters&);
+void record_token_sum(Commands&, const GpuModel&, const TokenSumParameters&, const Tile&);
 // to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
 void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
                          const Memory& halves);

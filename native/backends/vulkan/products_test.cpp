@@ -1,5 +1,5 @@
 // Products on the first device there is, against sums taken here: of quantised weights with codes of activations, every
-// format, in every way that they are computed; and of few rows of either compute type.
+// format, in every way that they are computed; of few rows of either compute type; and of many, by every tile.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -179,6 +179,108 @@ void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k) {
     }
 }
 
+// A matrix of the compute type, whose rows are padded with what is no number.
+struct Matrix {
+  int rows, cols;
+  std::vector<float> values;
+  std::vector<char> packed;
+  Matrix(ElementType t, int rows, int cols, Random& random)
+      : rows(rows), cols(cols), values(size_t(rows) * cols), packed(size_t(rows * t.row_bytes(cols)), char(0xff)) {
+    for (float& x : values) x = widened(narrowed(random.number()));
+    for (int row = 0; row < rows; row++)
+      for (int col = 0; col < cols; col++) {
+        const float x = at(row, col);
+        const uint16_t half = narrowed(x);
+        char* const to = packed.data() + row * t.row_bytes(cols) + col * t.bytes();
+        std::memcpy(to, t.bf16 ? static_cast<const void*>(&half) : &x, size_t(t.bytes()));
+      }
+  }
+  float at(int row, int col) const { return values[size_t(row) * size_t(cols) + size_t(col)]; }
+};
+
+// c and the products of `count` pairs of numbers: in bfloat16, two by two, the later first.
+template <class F> float chain(ElementType t, float c, int count, F&& pair) {
+  const int together = t.bf16 ? 2 : 1;
+  for (int first = 0; first < count; first += together)
+    for (int i = std::min(first + together, count) - 1; i >= first; i--) {
+      const auto [a, b] = pair(i);
+      c = std::fma(a, b, c);
+    }
+  return c;
+}
+
+void test_tiles(const std::shared_ptr<Gpu>& gpu, ElementType t) {
+  constexpr int kRows = 150, kOutputs = 139, kInputs = 203;  // no multiples of a tile's, nor of a piece's
+  const GpuModel m(ModelSpec{}, t, gpu, nullptr, false);
+  Random random;
+  const Matrix x(t, kRows, kInputs, random), dy(t, kRows, kOutputs, random), w(t, kOutputs, kInputs, random);
+  std::vector<char> packed(size_t(matrix_bytes(t, kOutputs, kInputs)));
+  for (int row = 0; row < kOutputs; row += kPanel)
+    pack_rows(t, w.values.data() + row * kInputs, kInputs, std::min(kPanel, kOutputs - row), kInputs,
+              packed.data() + matrix_bytes(t, row, kInputs));
+  Staging staging(gpu);
+  Memory xs(gpu, int64_t(x.packed.size())), ds(gpu, int64_t(dy.packed.size())), ws(gpu, int64_t(packed.size())),
+      out(gpu, int64_t(kRows) * kInputs * 4, Memory::Place::readback);
+  staging.write(xs, 0, x.packed.data(), xs.bytes());
+  staging.write(ds, 0, dy.packed.data(), ds.bytes());
+  staging.write(ws, 0, packed.data(), ws.bytes());
+  Linear linear;
+  linear.n = kOutputs, linear.k = kInputs, linear.weight = ws.address();
+  Commands commands(gpu);
+
+  constexpr float kBefore = 0.25f;
+  const auto try_one = [&](const char* what, const Tile& tile, int rows, int cols, auto&& record, auto&& wanted) {
+    for (int i = 0; i < rows * cols; i++) out.mapped<float>()[i] = kBefore;
+    record();
+    commands.run();
+    int wrong = 0;
+    for (int row = 0; row < rows; row++)
+      for (int col = 0; col < cols; col++) wrong += out.mapped<float>()[row * cols + col] != wanted(row, col);
+    if (wrong == 0) return;
+    printf("FAILED: %d of %s, tiles of %d by %d, bfloat16 %d\n", wrong, what, tile.rows, tile.cols, t.bf16);
+    failures++;
+  };
+  for (const Tile& tile : kTiles) {
+    try_one(
+        "products", tile, kRows, kOutputs,
+        [&] {
+          record_tiled_product(commands, m, ProductKind::logits, linear,
+                               {xs.address(), ws.address(), 0, out.address(), 0, 0, 0, kRows, kOutputs, kInputs,
+                                t.granules(kInputs), 0, kOutputs, 0},
+                               tile);
+        },
+        [&](int row, int col) {
+          return chain(t, 0, kInputs, [&](int i) { return std::pair(x.at(row, i), w.at(col, i)); });
+        });
+    for (const bool accumulate : {false, true})
+      try_one(
+          "transposed products", tile, kRows, kInputs,
+          [&] {
+            record_transposed(commands, m, linear,
+                              {ds.address(), ws.address(), out.address(), kRows, 0, kOutputs, kInputs,
+                               t.granules(kOutputs), kInputs, accumulate},
+                              tile);
+          },
+          [&](int row, int col) {
+            return chain(t, accumulate ? kBefore : 0, kOutputs,
+                         [&](int i) { return std::pair(dy.at(row, i), w.at(i, col)); });
+          });
+    constexpr int kFirst = 3, kTokens = kRows - 5;
+    try_one(
+        "sums over tokens", tile, kOutputs, kInputs,
+        [&] {
+          record_token_sum(commands, m,
+                           {ds.address(), xs.address(), out.address(), kFirst, kTokens, kOutputs, kInputs,
+                            t.ld(kOutputs), t.ld(kInputs), kInputs},
+                           tile);
+        },
+        [&](int row, int col) {
+          return chain(t, kBefore, kTokens,
+                       [&](int i) { return std::pair(dy.at(kFirst + i, row), x.at(kFirst + i, col)); });
+        });
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -201,6 +303,7 @@ int main() {
     for (const int k : {3, 77, 256, 1042}) test_few(gpu, {bf16}, k);
   for (const int rows : {1, 16, 17, 4096})
     check((code_kernel(*gpu, rows).tile > 0) == (rows > 16), "the choice", "a kernel", rows, code_kernel(*gpu, rows));
+  for (const bool bf16 : {false, true}) test_tiles(gpu, {bf16});
   printf("%s\n", failures ? "failed" : "ok");
   return failures != 0;
 }

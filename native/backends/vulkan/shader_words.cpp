@@ -38,9 +38,8 @@ enum Op : uint32_t {
   kSDot = 4450,
 };
 constexpr uint32_t kSqrt = 31, kInverseSqrt = 32, kFma = 50;  // of GLSL.std.450
+constexpr uint32_t kUnroll = 1, kDontUnroll = 2, kMinIterations = 16;  // controls of a loop
 constexpr uint32_t kFloat64 = 10, kDotProductOfBytes = 6018, kDotProduct = 6019, kNoContraction = 42;
-// Controls of a loop: what arithmetic.glsl's TILE says by not unrolling what is free of dependencies, and what becomes of it.
-constexpr uint32_t kTileLoop = 2 | 4, kUnroll = 1;
 constexpr size_t kHeader = 5, kBound = 3;  // words before the first instruction; which is above all ids
 
 using Words = std::vector<uint32_t>;
@@ -63,8 +62,8 @@ void append(Words& words, uint32_t op, std::initializer_list<uint32_t> operands)
   words.insert(words.end(), operands);
 }
 
-// With an Fma in the place of arithmetic.glsl's mad(), which alone computes in double; without anything of double; and
-// with loops that may be unrolled, or are to be.
+// With an Fma in the place of arithmetic.glsl's mad(), which alone computes in double; without anything of double; with
+// loops that may be unrolled, and those unrolled that say how many turns they take at least.
 Words fused(const Words& words) {
   std::unordered_set<uint32_t> doubles;  // types and constants
   uint32_t extended = 0, function = 0, mad = 0;
@@ -97,8 +96,10 @@ Words fused(const Words& words) {
     if (op == kConstant && doubles.contains(i[2])) return;
     if (op == kFunction) inside = i[2] == mad, number = i[1];
     if (!inside) {
-      append(result, i);
-      if (op == kLoopMerge) result.back() = result.back() == kTileLoop ? kUnroll : 0;
+      if (op != kLoopMerge || !(i[3] & kDontUnroll))
+        append(result, i);
+      else
+        append(result, op, {i[1], i[2], i[3] & kMinIterations ? kUnroll : 0});
       return;
     }
     if (op == kFunctionParameter) parameters.push_back(i[2]);

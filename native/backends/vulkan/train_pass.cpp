@@ -10,7 +10,10 @@ using backends::TrainRow;
 
 namespace {
 
-constexpr int64_t kLogitBytes = int64_t(64) << 20;  // of a piece of logits
+// Of a piece of logits: the more rows it has, the more chains of products over a vocabulary are computed at once. As much as
+// a share of the memory that a pass may take, if that leaves room for all else, but not less than the first of these.
+constexpr int64_t kMinLogitBytes = int64_t(64) << 20, kMaxLogitBytes = int64_t(1) << 30;
+constexpr int64_t kLogitShare = 16;
 constexpr int64_t kPairBytes = 8;                   // of a block of logits, or a row (shaders/head_rows.comp)
 
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what logits are multiplied
@@ -53,6 +56,7 @@ class Pass final : public backends::PartPass {
   template <class Add> void list_pairs(const AttentionSpec&, Add&&);
   void require_turns() const;
   void place_lists(const std::vector<int32_t>&);
+  void plan_logits(MemoryPlan&, int64_t bytes);
   void take_memory(const PassOptions&, int64_t list_bytes);
   LayerActivations activations(int layer) const;
   bool recomputed(int layer) const { return layer < first_kept_; }
@@ -253,6 +257,24 @@ void Pass::place_lists(const std::vector<int32_t>& all) {
       for (uint64_t* at : {&chunk.tile_list, &chunk.first_use, &chunk.uses}) *at += lists_.address();
 }
 
+// Of a piece of logits, and what is made of them, about so many bytes.
+void Pass::plan_logits(MemoryPlan& plan, int64_t bytes) {
+  const ElementType t = m_.type;
+  const int vocab = m_.spec.vocab, hidden = m_.spec.hidden;
+  const int64_t logits = int64_t(vocab) * 4, residual = trainable_ ? t.row_bytes(vocab) : 0,
+                halves = trainable_ && m_.fast ? half_bytes(vocab) : 0, normed = t.row_bytes(hidden),
+                blocks = (blocks_of_row(vocab) + 1) * kPairBytes;
+  const int64_t most = std::min(kMaxLogitBytes, m_.gpu->facts().max_allocation) / logits;
+  const int64_t rows = std::clamp(bytes / (logits + residual + halves + normed + blocks), kMinLogitBytes / logits,
+                                  std::max(most, kMinLogitBytes / logits));
+  per_ = int(std::clamp<int64_t>(rows, 1, std::max<int64_t>(1, int64_t(entries_.size()))));
+  plan.add(normed_, per_ * normed);
+  plan.add(logits_, per_ * logits);
+  plan.add(head_blocks_, per_ * blocks);
+  if (residual) plan.add(residual_, per_ * residual);
+  if (halves) plan.add(residual_halves_, per_ * halves);
+}
+
 // Keeps as many layers as there is room for, and takes memory.
 void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   const int64_t rows = batch_.rows, hidden = m_.spec.hidden, vocab = m_.spec.vocab, entries = int64_t(entries_.size());
@@ -265,9 +287,6 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   pages_.plan(plan, m_, page_count_);
   if (m_.spec.recurrent()) states_.plan_passing(plan, m_.spec, device_batch_.states);
   scratch_.plan(plan, m_, int(rows), rank());
-  plan.add(normed_, per_ * t.row_bytes(int(hidden)));
-  plan.add(logits_, int64_t(per_) * vocab * 4);
-  plan.add(head_blocks_, per_ * (blocks_of_row(int(vocab)) + 1) * kPairBytes);
   plan.add(results_, some * 12, Memory::Place::readback);
   x_.resize(trainable_ ? size_t(layers) + 1 : 1);
   for (Memory& x : x_) plan.add(x, rows * hidden * 4);
@@ -275,8 +294,6 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   std::vector<int64_t> each;
   int64_t most = 0;
   if (trainable_) {
-    plan.add(residual_, per_ * t.row_bytes(int(vocab)));
-    if (m_.fast) plan.add(residual_halves_, per_ * half_bytes(int(vocab)));
     plan.add(units_, some * hidden * 4);
     if (entropy_gradient_) plan.add(entropy_units_, some * hidden * 4);
     plan.add(d_x_, rows * hidden * 4);
@@ -289,16 +306,19 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
       most = std::max(most, each.back());
     }
   }
+  const int64_t available = m_.gpu->available(),
+                limit = options.memory_budget > 0 ? std::min(options.memory_budget, available) : available,
+                keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
   // Whatever is kept.
-  const int64_t fixed = plan.bytes();
+  int64_t fixed = plan.bytes();
   const auto whole = [&](int first_kept) {
     int64_t bytes = fixed + (first_kept > 0 ? most : 0);
     for (int l = first_kept; l < int(each.size()); l++) bytes += each[size_t(l)];
     return bytes;
   };
-  const int64_t available = m_.gpu->available(),
-                limit = options.memory_budget > 0 ? std::min(options.memory_budget, available) : available,
-                keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
+  const int64_t room = limit - std::min(whole(0), whole(int(each.size())));
+  plan_logits(plan, std::min(keep / kLogitShare, room));
+  fixed = plan.bytes();
   if (trainable_) {
     first_kept_ = 0;
     while (first_kept_ < layers && whole(first_kept_) > keep) first_kept_++;
@@ -412,8 +432,6 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options, c
   logprobs_.assign(size_t(batch_.rows), 0), entropies_.assign(size_t(batch_.rows), 0);
   if (batch_.rows == 0) return true;
   m_.gpu->require_rows("a training pass over " + std::to_string(batch_.rows) + " tokens", batch_.rows);
-  per_ = int(std::clamp<int64_t>(kLogitBytes / (int64_t(m_.spec.vocab) * 4), 1,
-                                 std::max<int64_t>(1, int64_t(entries_.size()))));
   if (m_.spec.recurrent() && trainable_)
     delta_plan_.emplace(batch_.sequences, lead_of(m_.spec), DeltaPlan::Way::backward);
   const std::vector<int32_t> lists = list_uses();

@@ -12,8 +12,8 @@ float flushed(float x) { return (as_bits(x) & kExponent) == 0u ? as_float(as_bit
 // Loops over multiply-adds, which are long where they are done in double precision: then they stay loops.
 #extension GL_EXT_control_flow_attributes : require
 #define LOOP [[dont_unroll]]
-// Those over a tile that an invocation holds in registers: unrolled wherever multiply-adds are fused.
-#define TILE [[dont_unroll, dependency_infinite]]
+// Ones over registers, all of which take a turn at least: with a fused multiply-add shader_words.cpp has them unrolled.
+#define UNROLL [[dont_unroll, min_iterations(1)]]
 
 // a b + c, rounded once: what a device without a fused multiply-add does. For others shader_words.cpp puts an Fma in the
 // place of it, and lets loops be unrolled. Nothing else computes in double.

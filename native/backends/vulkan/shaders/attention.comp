@@ -66,18 +66,18 @@ Granules page_at(int block) { return page_of(pages, table[block % kSegmentBlocks
 
 // Keys of the pages from `block` to `to`, of which those beyond are the last again; granules from `first` on.
 void ask_for_keys(int block, int to, int first) {
-  TILE for (int j = 0; j < kOwnKeys; j++) {
+  UNROLL for (int j = 0; j < kOwnKeys; j++) {
     const int key = me() % kKeyLanes + j * kKeyLanes;
     Granules page = page_at(min(block + key / kPage, to));
-    TILE for (int b = 0; b < kKeyBatch; b++)
+    UNROLL for (int b = 0; b < kKeyBatch; b++)
       next_keys[j][b] = key_granule(page, head_at(), kHeadDim, min(first + b, kHeadGranules - 1), key % kPage);
   }
 }
 void ask_for_values(int block, int batch) {
   Granules page = page_at(block);
-  TILE for (int p = 0; p < kParts; p++) {
+  UNROLL for (int p = 0; p < kParts; p++) {
     const int d = min(p * kOutLanes + me() % kOutLanes, kHeadDim - 1);
-    TILE for (int b = 0; b < kValueBatch; b++)
+    UNROLL for (int b = 0; b < kValueBatch; b++)
       next_values[p][b] = value_granule(page, head_at(), kHeadDim, batch * kValueBatch + b, d);
   }
 }
@@ -139,11 +139,11 @@ float highest_of(vec4 x) {
 // A segment onto those before it; the first is what they are.
 void merge_segment(bool first) {
   const int row0 = me() / kOutLanes * kOutRows;
-  TILE for (int r = 0; r < kOutRows; r++) {
+  UNROLL for (int r = 0; r < kOutRows; r++) {
     const float other = maximum[row0 + r];
     const vec2 w = first ? vec2(0.0, 1.0) : merged(total_maximum[row0 + r], other);
     const bool changes = first || other != kLowest;  // else the row sees nothing of it
-    TILE for (int p = 0; p < kParts; p++)
+    UNROLL for (int p = 0; p < kParts; p++)
       if (changes) total_outs[r][p] = first ? outs[r][p] : mad(outs[r][p], w.y, total_outs[r][p] * w.x);
   }
   LOOP for (int at = me(); at < kRows * kLanes; at += kInvocations) {
@@ -191,30 +191,30 @@ void main() {
         table[me] = tables.at[tile.table + min(block / kSegmentBlocks * kSegmentBlocks + me, last_block)];
       if (me < kRows) maximum[me] = kLowest;
       LOOP for (int i = me; i < kRows * kLanes; i += kInvocations) sums[i / kLanes][i % kLanes] = 0.0;
-      TILE for (int r = 0; r < kOutRows; r++)
-        TILE for (int p = 0; p < kParts; p++) outs[r][p] = 0.0;
+      UNROLL for (int r = 0; r < kOutRows; r++)
+        UNROLL for (int p = 0; p < kParts; p++) outs[r][p] = 0.0;
       barrier();
       if (has_keys) ask_for_keys(block, to, 0);
     }
 
     float score[kKeyRows][kOwnKeys];
-    TILE for (int r = 0; r < kKeyRows; r++)
-      TILE for (int j = 0; j < kOwnKeys; j++) score[r][j] = 0.0;
+    UNROLL for (int r = 0; r < kKeyRows; r++)
+      UNROLL for (int j = 0; j < kOwnKeys; j++) score[r][j] = 0.0;
     if (has_keys)
       LOOP for (int first = 0; first < kHeadGranules; first += kKeyBatch) {
         uvec4 keys[kOwnKeys][kKeyBatch];
-        TILE for (int j = 0; j < kOwnKeys; j++)
-          TILE for (int b = 0; b < kKeyBatch; b++) keys[j][b] = next_keys[j][b];
+        UNROLL for (int j = 0; j < kOwnKeys; j++)
+          UNROLL for (int b = 0; b < kKeyBatch; b++) keys[j][b] = next_keys[j][b];
         if (first + kKeyBatch < kHeadGranules) ask_for_keys(block, to, first + kKeyBatch);
-        TILE for (int b = 0; b < kKeyBatch; b++) {
+        UNROLL for (int b = 0; b < kKeyBatch; b++) {
           if (kHeadGranules % kKeyBatch != 0 && first + b >= kHeadGranules) break;
           for (int v = 0; v < kVectors; v++) {
             vec4 key[kOwnKeys];
             for (int j = 0; j < kOwnKeys; j++) key[j] = vector_of(keys[j][b], v);
             const int at = (first + b) * kVectors + v;
-            TILE for (int r = 0; r < kKeyRows; r++) {
+            UNROLL for (int r = 0; r < kKeyRows; r++) {
               const vec4 q = qs[key_row + r][at];
-              TILE for (int j = 0; j < kOwnKeys; j++)
+              UNROLL for (int j = 0; j < kOwnKeys; j++)
                 score[r][j] = kHeadDim % 4 == 0 ? chain_of(score[r][j], q, key[j])
                                                 : chain_of_first(score[r][j], q, key[j], kHeadDim - at * 4);
             }
@@ -224,13 +224,13 @@ void main() {
     if (has_outs) ask_for_values(block, 0);
 
     float by_value[kOwnKeys];
-    TILE for (int j = 0; j < kOwnKeys; j++) {
+    UNROLL for (int j = 0; j < kOwnKeys; j++) {
       const int i = me % kKeyLanes + j * kKeyLanes, key = block * kPage + i, first = key - key % kPage;
       Granules page = page_at(min(block + i / kPage, to));
       const float by_key = key_scale(page, head_at(), kHeadDim, i % kPage);
       by_value[j] = value_scale(page, head_at(), kHeadDim, i % kPage);
       const bool whole = first + kPage - 1 <= tile.position && (window == 0 || first > last - window);
-      TILE for (int r = 0; r < kKeyRows; r++) {
+      UNROLL for (int r = 0; r < kKeyRows; r++) {
         if (kCoded != 0) score[r][j] = score[r][j] * by_key;
         if (cap > 0.0) score[r][j] = tangent(score[r][j] * scale_by_cap) * cap;
         ps[key_row + r][i / 4][i % 4] = whole || seen(key_row + r, key) ? score[r][j] : kLowest;
@@ -261,10 +261,10 @@ void main() {
       maximum[me] = before;
     }
     barrier();
-    TILE for (int j = 0; j < kOwnKeys; j++) {
+    UNROLL for (int j = 0; j < kOwnKeys; j++) {
       const int i = me % kKeyLanes + j * kKeyLanes, key = block * kPage + i, first = key - key % kPage;
       const bool whole = first + kPage - 1 <= tile.position && (window == 0 || first > last - window);
-      TILE for (int r = 0; r < kKeyRows; r++) {
+      UNROLL for (int r = 0; r < kKeyRows; r++) {
         const float p = exponential(mad(score[r][j], factor, -highest[key_row + r][i / kPage]));
         const bool is_seen = whole || seen(key_row + r, key);
         ps[key_row + r][i / 4][i % 4] = is_seen ? p : 0.0;
@@ -283,9 +283,9 @@ void main() {
       sums[r][lane] = sum;
     }
     barrier();
-    TILE for (int j = 0; j < kOwnKeys; j++) {
+    UNROLL for (int j = 0; j < kOwnKeys; j++) {
       const int i = me % kKeyLanes + j * kKeyLanes;
-      TILE for (int r = 0; r < kKeyRows; r++) ps[key_row + r][i / 4][i % 4] = score[r][j];
+      UNROLL for (int r = 0; r < kKeyRows; r++) ps[key_row + r][i / 4][i % 4] = score[r][j];
     }
     barrier();
 
@@ -297,8 +297,8 @@ void main() {
       LOOP for (int s = 0; s < batches; s++) {
         const int page = s / kBatchesOfPage, batch = s % kBatchesOfPage;
         uvec4 values[kParts][kValueBatch];
-        TILE for (int p = 0; p < kParts; p++)
-          TILE for (int b = 0; b < kValueBatch; b++) values[p][b] = next_values[p][b];
+        UNROLL for (int p = 0; p < kParts; p++)
+          UNROLL for (int b = 0; b < kValueBatch; b++) values[p][b] = next_values[p][b];
         if (s + 1 < batches)
           ask_for_values(block + (s + 1) / kBatchesOfPage, (s + 1) % kBatchesOfPage);
         else if (goes_on)
@@ -308,16 +308,16 @@ void main() {
           LOOP for (int p = 0; p < kParts; p++)
             LOOP for (int b = 0; b < kValueBatch; b++) values[p][b] = first_of(values[p][b], left - b * kGranule);
         if (batch == 0)
-          TILE for (int r = 0; r < kOutRows; r++)
-            TILE for (int p = 0; p < kParts; p++) outs[r][p] = outs[r][p] * shrink[out_row + r][page];
-        TILE for (int b = 0; b < kValueBatch; b++)
+          UNROLL for (int r = 0; r < kOutRows; r++)
+            UNROLL for (int p = 0; p < kParts; p++) outs[r][p] = outs[r][p] * shrink[out_row + r][page];
+        UNROLL for (int b = 0; b < kValueBatch; b++)
           for (int v = 0; v < kVectors; v++) {
             vec4 value[kParts];
-            TILE for (int p = 0; p < kParts; p++) value[p] = vector_of(values[p][b], v);
+            UNROLL for (int p = 0; p < kParts; p++) value[p] = vector_of(values[p][b], v);
             const int at = page * kPageVectors + (batch * kValueBatch + b) * kVectors + v;
-            TILE for (int r = 0; r < kOutRows; r++) {
+            UNROLL for (int r = 0; r < kOutRows; r++) {
               const vec4 weights = ps[out_row + r][at];
-              TILE for (int p = 0; p < kParts; p++) outs[r][p] = chain_of(outs[r][p], weights, value[p]);
+              UNROLL for (int p = 0; p < kParts; p++) outs[r][p] = chain_of(outs[r][p], weights, value[p]);
             }
           }
       }
@@ -326,7 +326,7 @@ void main() {
     if (!split && ends) merge_segment(block / kSegmentBlocks == first_segment);
   }
 
-  TILE for (int r = 0; r < kOutRows; r++) {
+  UNROLL for (int r = 0; r < kOutRows; r++) {
     if (out_row + r >= count) break;
     const int row = out_row + r, token = row / tile.heads;
     const int q_head = head * kGroup + tile.head + row - token * tile.heads, d0 = me % kOutLanes;
@@ -334,12 +334,12 @@ void main() {
       const int at = segment_at(int(gl_WorkGroupID.x), head, int(gl_WorkGroupID.z), int(gl_NumWorkGroups.z), row);
       if (d0 == 0) waiting.at[at] = maximum[row];
       if (d0 < kLanes) waiting.at[at + 1 + d0] = sums[row][d0];
-      TILE for (int p = 0; p < kParts; p++)
+      UNROLL for (int p = 0; p < kParts; p++)
         if (p * kOutLanes + d0 < kHeadDim) waiting.at[at + 1 + kLanes + p * kOutLanes + d0] = outs[r][p];
     } else {
       const float sum = sum_of(total_sums[row][0], total_sums[row][1], total_sums[row][2], total_sums[row][3]);
       const float inverse = quotient(1.0, sum);
-      TILE for (int p = 0; p < kParts; p++)
+      UNROLL for (int p = 0; p < kParts; p++)
         if (p * kOutLanes + d0 < kHeadDim)
           put(attention, (tile.row + token) * ld + q_head * kHeadDim + p * kOutLanes + d0, mad(total_outs[r][p], inverse, 0.0));
       if (d0 == 0 && present(uvec2(lse)))

@@ -36,7 +36,7 @@ void main() {
     const vec2 w = segment == 0 ? vec2(0.0, 1.0) : merged(maximum, other);
     const float lane = waiting.at[lanes + me % kLanes];
     sum = segment == 0 ? lane : mad(lane, w.y, sum * w.x);
-    TILE for (int p = 0; p < kParts; p++) {
+    UNROLL for (int p = 0; p < kParts; p++) {
       const float x = waiting.at[out_at + min(p * 64 + me, kHeadDim - 1)];
       outs[p] = segment == 0 ? x : mad(x, w.y, outs[p] * w.x);
     }
@@ -47,7 +47,7 @@ void main() {
   barrier();
   const float total = sum_of_lanes(), inverse = quotient(1.0, total);
   const int row = tile.row + r / tile.heads, q_head = head * kGroup + tile.head + r % tile.heads;
-  TILE for (int p = 0; p < kParts; p++)
+  UNROLL for (int p = 0; p < kParts; p++)
     if (p * 64 + me < kHeadDim) put(attention, row * ld + q_head * kHeadDim + p * 64 + me, mad(outs[p], inverse, 0.0));
   if (me == 0 && present(uvec2(lse))) lse.at[row * kHeads + q_head] = maximum + logarithm(total);
 }

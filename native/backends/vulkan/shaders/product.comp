@@ -1,5 +1,5 @@
 #version 460
-// x W^T of many rows: a workgroup has a tile of 64 rows by 64 outputs, an invocation 4 by 4 of it.
+// x W^T of many rows, by tiles.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -8,42 +8,49 @@
 #include "quantized.glsl"
 #include "adapters.glsl"
 #include "product_output.glsl"
+#include "tiles.glsl"
 
-layout(local_size_x = 256) in;
+uvec4 activations[kHeld], weights[kHeld];
 
-const int kTile = 64, kDepth = 32;
-shared float xs[kDepth][kTile], ws[kDepth][kTile];
+int row0() { return int(gl_WorkGroupID.y) * kTileRows; }
+int col0() { return int(gl_WorkGroupID.x) * kTileCols; }
+
+// Beyond the rows, the outputs and the last granule those are taken again: nothing comes of it.
+void fetch(int first) {
+  const int granule = first / kGranule, last = granules_of(k) - 1;
+  UNROLL for (int i = 0; i < kHeld; i++) {
+    const int at = me() + i * 256, row = min(row0() + at % kTileRows, rows - 1), col = min(col0() + at % kTileCols, n - 1);
+    if (at < kTileRows * kDepth / kGranule) activations[i] = x.at[row * ldx + min(granule + at / kTileRows, last)];
+    if (at < kTileCols * kDepth / kGranule) weights[i] = weights_of(w, k, col, min(granule + at / kTileCols, last));
+  }
+}
+
+void stage(int half_at) {
+  UNROLL for (int i = 0; i < kHeld; i++) {
+    const int at = me() + i * 256;
+    if (at < kTileRows * kDepth / kGranule)
+      [[unroll]] for (int j = 0; j < kGranule; j++)
+        put_staged(left_at(half_at, at / kTileRows * kGranule + j, at % kTileRows), part(activations[i], j));
+    if (at < kTileCols * kDepth / kGranule)
+      [[unroll]] for (int j = 0; j < kGranule; j++)
+        put_staged(right_at(half_at, at / kTileCols * kGranule + j, at % kTileCols), part(weights[i], j));
+  }
+}
 
 void main() {
-  const int me = int(gl_LocalInvocationID.x), col0 = int(gl_WorkGroupID.x) * kTile, row0 = int(gl_WorkGroupID.y) * kTile;
-  const int r0 = me / 16 * 4, c0 = me % 16 * 4, granules = granules_of(k);
-  float c[4][4];
-  LOOP for (int i = 0; i < 4; i++)
-    LOOP for (int j = 0; j < 4; j++) c[i][j] = beginning(row0 + r0 + i, col0 + c0 + j);
-  for (int k0 = 0; k0 < k; k0 += kDepth) {
-    const int depth = min(kDepth, k - k0);
-    for (int at = me; at < kTile * kDepth / kGranule; at += 256) {
-      const int within = at % kTile, g = at / kTile, granule = k0 / kGranule + g;
-      const bool inside = granule < granules;
-      const uvec4 activation = inside && row0 + within < rows ? x.at[(row0 + within) * ldx + granule] : uvec4(0);
-      const int col = col0 + within;
-      const uvec4 weight = inside && col < n ? weights_of(w, k, col, granule) : uvec4(0);
-      for (int i = 0; i < kGranule; i++) {
-        xs[g * kGranule + i][within] = part(activation, i);
-        ws[g * kGranule + i][within] = part(weight, i);
-      }
-    }
+  UNROLL for (int i = 0; i < kRows; i++)
+    [[unroll]] for (int j = 0; j < kCols; j++) c[i * kCols + j] = beginning(row0() + row_of(i), col0() + col_of(j));
+  take_chains(0, k);
+  // Up to 64 rows at once, through shared memory: each subgroup puts out what lies together.
+  const int each = kRows < 4 ? kRows : 4, some = 16 * each;
+  UNROLL for (int of = 0; of < kRows; of += each) {
+    const int first = 16 * of;
+    UNROLL for (int i = 0; i < each; i++)
+      [[unroll]] for (int j = 0; j < kCols; j++)
+        put_staged((row_of(of + i) - first) * kTileCols + col_of(j), c[(of + i) * kCols + j]);
     barrier();
-    LOOP for (int step = 0; step < depth; step += kStep) {
-      LOOP for (int kk = min(step + kStep, depth) - 1; kk >= step; kk--) {
-        float a[4], b[4];
-        for (int i = 0; i < 4; i++) a[i] = xs[kk][r0 + i], b[i] = ws[kk][c0 + i];
-        LOOP for (int i = 0; i < 4; i++)
-          for (int j = 0; j < 4; j++) c[i][j] = mad(a[i], b[j], c[i][j]);
-      }
-    }
+    LOOP for (int at = me(); at < some * kTileCols; at += 256)
+      finish(row0() + first + at / kTileCols, col0() + at % kTileCols, staged_at(at));
     barrier();
   }
-  LOOP for (int i = 0; i < 4; i++)
-    LOOP for (int j = 0; j < 4; j++) finish(row0 + r0 + i, col0 + c0 + j, c[i][j]);
 }
