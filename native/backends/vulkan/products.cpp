@@ -8,12 +8,11 @@ namespace {
 
 // Rows of codes that an invocation has at once.
 constexpr int kCodeRows = 8;
-// Rows that share weights in shaders/product_few.comp, at most. Beyond them tiles of as many rows and outputs
-// (product.comp), whose invocations have more outputs for what they read, are better where they keep a device busy; few rows
-// would be padding there, and wait for the latency of every load.
+// Rows that share weights in shaders/product_few.comp, at most, in 32 KiB of shared memory. Tiles of 64 rows
+// (shaders/product.comp) would be padding with fewer, and fewer workgroups.
 constexpr int kFewRows = 64;
-// Rows are divided among workgroups, while these have more than kMinSharing each, until there are so many: some for each
-// of a large device's multiprocessors.
+// Rows are divided among workgroups until these are about as many as a large device has multiprocessors. kMinSharing rows
+// take hardly longer than one: until then it is the chain's latency that takes the time.
 constexpr int kBusyGroups = 128, kMinSharing = 8;
 // Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
 // padding.
@@ -65,6 +64,7 @@ void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, 
 
 }  // namespace
 
+// As shaders/staged_chains.glsl divides rows and k.
 int64_t turns_of_few(ElementType type, int k, int rows) {
   const int summing = rows < 4 ? rows : rows < 32 ? 4 : 8, each = rows / summing;
   const int granules = type.granules(k), depth = rows <= 16 ? 32 : 512 / rows;

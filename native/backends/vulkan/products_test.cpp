@@ -121,19 +121,20 @@ void test_format(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f, std:
 }
 
 // Of few rows, by as many at once as there may be. What lies behind a row's last element is no number.
-void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k) {
-  constexpr int kOutputs = 70, kMostRows = 100;  // no multiples of a workgroup's
+void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k, int most_rows) {
+  constexpr int kOutputs = 70;  // no multiple of a workgroup's
   const GpuModel m(ModelSpec{}, type, gpu, nullptr, false);
   const auto rounded = [&](float x) { return type.bf16 ? widened(narrowed(x)) : x; };
   const int ld = type.ld(k);
   Random random;
-  std::vector<float> left(size_t(kMostRows) * ld, NAN), right(size_t(kOutputs) * k), begins(size_t(kMostRows) * kOutputs);
-  for (int row = 0; row < kMostRows; row++)
+  std::vector<float> left(size_t(most_rows) * ld, NAN), right(size_t(kOutputs) * k), begins(size_t(most_rows) * kOutputs);
+  for (int row = 0; row < most_rows; row++)
     for (int i = 0; i < k; i++) left[size_t(row) * ld + i] = rounded(random.number());
   for (float& x : right) x = rounded(random.number());
   for (float& x : begins) x = random.number();
   // Chains of products of zero, whose sign is kept.
-  for (int i = 0; i < k; i++) left[size_t(i)] = -0.0f;
+  if (most_rows > 1)
+    for (int i = 0; i < k; i++) left[size_t(i)] = -0.0f;
   for (int col = 0; col < kOutputs; col++) begins[size_t(col)] = -0.0f;
   for (int i = 0; i < k; i++) right[size_t(i)] = std::fabs(right[size_t(i)]);
 
@@ -144,14 +145,14 @@ void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k) {
     pack_rows(type, right.data() + size_t(row) * k, k, std::min(kPanel, kOutputs - row), k,
               packed.data() + matrix_bytes(type, row, k));
   Staging staging(gpu);
-  Memory x(gpu, kMostRows * type.row_bytes(k)), w(gpu, int64_t(packed.size())), from(gpu, int64_t(begins.size()) * 4),
+  Memory x(gpu, most_rows * type.row_bytes(k)), w(gpu, int64_t(packed.size())), from(gpu, int64_t(begins.size()) * 4),
       out(gpu, int64_t(begins.size()) * 4, Memory::Place::readback);
   staging.write(x, 0, type.bf16 ? static_cast<const void*>(narrow.data()) : left.data(), x.bytes());
   staging.write(w, 0, packed.data(), w.bytes());
   staging.write(from, 0, begins.data(), from.bytes());
   std::vector<float> wanted;
   const int step = type.bf16 ? 2 : 1;
-  for (int row = 0; row < kMostRows; row++)
+  for (int row = 0; row < most_rows; row++)
     for (int col = 0; col < kOutputs; col++) {
       float c = begins[size_t(row) * kOutputs + col];
       for (int first = 0; first < k; first += step)
@@ -162,8 +163,8 @@ void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k) {
   Linear linear;
   linear.n = kOutputs, linear.k = k, linear.weight = w.address();
   Commands commands(gpu);
-  for (int at_once = 1; at_once <= 64; at_once *= 2)
-    for (const int count : {at_once, at_once - 1, kMostRows}) {
+  for (int at_once = 1; at_once <= std::min(64, most_rows); at_once *= 2)
+    for (const int count : {at_once, at_once - 1, most_rows}) {
       if (count < 1) continue;
       std::memset(out.mapped<char>(), 0xff, size_t(out.bytes()));
       record_few(commands, m, ProductKind::residual, linear,
@@ -172,7 +173,7 @@ void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k) {
                  at_once);
       commands.run();
       const bool same = std::memcmp(out.mapped<float>(), wanted.data(), size_t(count) * kOutputs * 4) == 0;
-      const bool ends = count == kMostRows || std::isnan(out.mapped<float>()[size_t(count) * kOutputs]);
+      const bool ends = count == most_rows || std::isnan(out.mapped<float>()[size_t(count) * kOutputs]);
       if (same && ends) continue;
       printf("FAILED: %d rows of %d, %d at once, %s\n", count, k, at_once, type.bf16 ? "bfloat16" : "float32");
       failures++;
@@ -300,7 +301,9 @@ int main() {
   }
   // Less than a granule, no multiple of one, a stretch that is staged at once, and several of them.
   for (const bool bf16 : {false, true})
-    for (const int k : {3, 77, 256, 1042}) test_few(gpu, {bf16}, k);
+    for (const int k : {3, 77, 256, 1042}) test_few(gpu, {bf16}, k, 100);
+  // About as many as turns of loops suffice for where these end.
+  test_few(gpu, {true}, 50000, 1), test_few(gpu, {false}, 28000, 1);
   for (const int rows : {1, 16, 17, 4096})
     check((code_kernel(*gpu, rows).tile > 0) == (rows > 16), "the choice", "a kernel", rows, code_kernel(*gpu, rows));
   for (const bool bf16 : {false, true}) test_tiles(gpu, {bf16});

@@ -24,21 +24,28 @@ float beginning(int row, int col) {
   return kind == kResidual && scale == 1.0 && row < rows && col < n ? from.at[row * ldo + col] : 0.0;
 }
 
-// With the bias, and what the row's adapter adds.
-float completed(int row, int col, float c) {
+float with_bias(int col, float c) {
   const bool biased = present(uvec2(bias));
   const float addend = Floats(either(uvec2(bias), uvec2(w))).at[biased ? col : 0];
-  if (biased) c = c + addend;
+  return biased ? c + addend : c;
+}
+
+// The row's adapter of the projection; b null: it has none.
+LowRank adapter_of(int row) {
   const bool adapted = present(uvec2(adapters));
   const uvec2 mine = Addresses(either(uvec2(adapters), uvec2(x))).at[adapted ? row : 0];
-  if (adapted && present(mine)) {
-    LowRank low = Adapter(mine).at[projection];
-    if (present(uvec2(low.b))) {
-      const int granules = granules_of(low.rank);
-      LOOP for (int g = 0; g < granules; g++)
-        c = chain(c, z.at[row * ldz + g], low.b.at[(col / 32 * granules + g) * 32 + col % 32],
-                  low.rank - g * kGranule);
-    }
+  const bool has_one = adapted && present(mine);
+  LowRank low = Adapter(has_one ? mine : uvec2(w)).at[has_one ? projection : 0];
+  if (!has_one) low.b = Granules(uvec2(0));
+  return low;
+}
+
+float with_adapter(int row, int col, float c) {
+  LowRank low = adapter_of(row);
+  if (present(uvec2(low.b))) {
+    const int granules = granules_of(low.rank);
+    LOOP for (int g = 0; g < granules; g++)
+      c = chain(c, z.at[row * ldz + g], low.b.at[(col / 32 * granules + g) * 32 + col % 32], low.rank - g * kGranule);
   }
   return c;
 }
@@ -57,5 +64,5 @@ void write(int row, int col, float c) {
 }
 
 void finish(int row, int col, float c) {
-  if (row < rows && col < n) write(row, col, completed(row, col, c));
+  if (row < rows && col < n) write(row, col, with_adapter(row, col, with_bias(col, c)));
 }
