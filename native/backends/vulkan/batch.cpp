@@ -33,7 +33,7 @@ class Arrays {
 };
 
 // Turns of loops for a row of queries and a page, at most: of shaders/attention_dq.comp. A workgroup of attention.comp
-// has no more than a segment where loops end, and takes fewer than 30,000 for that with any tile.
+// has no more than a segment where loops end, and takes fewer than 40,000 for that with any tile.
 int64_t turns_of_page(int head_dim) { return 4 * head_dim + 3 + (head_dim + 63) / 64 * 260; }
 
 // Rows of queries that a workgroup can have backward, of a layer and all that have as many heads: all pages up to
@@ -71,13 +71,14 @@ std::vector<QueryTile> tiles_of(const Batch& b, const std::vector<int>& sequence
 DeviceBatch::QueryTiles add_tiles(Arrays& arrays, const std::vector<QueryTile>& tiles) {
   if (tiles.empty()) return {};
   DeviceBatch::QueryTiles added{uint64_t(arrays.add(tiles)), int(tiles.size())};
-  int rows = 1;
+  int rows = 1, positions = 1;
   for (const QueryTile& tile : tiles) {
     rows = std::max(rows, tile.tokens * tile.heads);
     added.tokens = std::max(added.tokens, tile.tokens);
-    added.positions = std::max(added.positions, tile.position + tile.tokens);
+    positions = std::max(positions, tile.position + tile.tokens);
   }
   added.rows = int(std::bit_ceil(unsigned(rows)));
+  added.segments = (positions + kSegmentPositions - 1) / kSegmentPositions;
   return added;
 }
 
@@ -100,11 +101,10 @@ std::vector<QueryTile> many_tiles(const GpuModel& m, const Batch& b, const std::
   }
 }
 
-// Segments of the positions that a tile sees, the most.
+// Segments of the positions that a tile sees, the most: those of a window begin anywhere.
 int segments_seen(const DeviceBatch::QueryTiles& q, const AttentionSpec& a) {
-  const int all = (q.positions + kSegmentPositions - 1) / kSegmentPositions;
-  // Of a window these begin anywhere.
-  return a.window ? std::min(all, (a.window + q.tokens + kSegmentPositions - 3) / kSegmentPositions + 1) : all;
+  const int seen = a.window + q.tokens - 1;
+  return a.window ? std::min(q.segments, (seen + kSegmentPositions - 2) / kSegmentPositions + 1) : q.segments;
 }
 
 std::vector<float> turns_of(RopeTable& rope, const Batch& b, int rotary) {
@@ -268,7 +268,7 @@ void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
   for (const Queries& q : queries) {
     key.push_back(uint64_t(q.group));
     for (const QueryTiles& t : {q.backward, q.forward[0], q.forward[1]})
-      key.insert(key.end(), {t.at, uint64_t(t.count), uint64_t(t.rows), uint64_t(t.tokens), uint64_t(t.positions)});
+      key.insert(key.end(), {t.at, uint64_t(t.count), uint64_t(t.rows), uint64_t(t.tokens), uint64_t(t.segments)});
   }
   if (!adapters) return;
   for (int l = 0; l < m.layers(); l++) {

@@ -55,7 +55,7 @@ class DeviceBatch {
     uint64_t at = 0;
     int count = 0, rows = 0;  // tiles, and query rows of one at most
     int tokens = 1;           // of a tile, the most
-    int positions = 1;        // up to its last token, the most
+    int segments = 1;         // of the positions up to its last token, the most
     bool empty() const { return count == 0; }
   };
   struct Queries {
