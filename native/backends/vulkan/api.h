@@ -40,6 +40,7 @@ using Fence = uint64_t;
 
 enum Result : int32_t {
   kSuccess = 0,
+  kNotReady = 1,
   kTimeout = 2,
   kOutOfHostMemory = -1,
   kOutOfDeviceMemory = -2,
@@ -493,6 +494,7 @@ using GetDeviceProcAddr = VoidFunction(ANNEAL_VKAPI*)(Device, const char*);
   X(create_fence, "vkCreateFence", Result, (Device, const FenceCreateInfo*, const void*, Fence*))                 \
   X(destroy_fence, "vkDestroyFence", void, (Device, Fence, const void*))                                          \
   X(reset_fences, "vkResetFences", Result, (Device, uint32_t, const Fence*))                                      \
+  X(get_fence_status, "vkGetFenceStatus", Result, (Device, Fence))                                                \
   X(wait_fences, "vkWaitForFences", Result, (Device, uint32_t, const Fence*, Bool32, uint64_t))                   \
   X(queue_submit, "vkQueueSubmit", Result, (Queue, uint32_t, const SubmitInfo*, Fence))                           \
   X(device_wait_idle, "vkDeviceWaitIdle", Result, (Device))

@@ -1,6 +1,22 @@
 #include "commands.h"
 
+#include <chrono>
+
 namespace anneal::vulkan {
+namespace {
+
+// What a step of a few sequences takes: so long a fence is looked at, since a thread that sleeps wakes late. A device in
+// software needs the processor itself.
+constexpr std::chrono::milliseconds kLook{5};
+
+void look_at(const Gpu& gpu, vk::Fence fence) {
+  if (gpu.facts().type == vk::kCpu) return;
+  const auto end = std::chrono::steady_clock::now() + kLook;
+  while (gpu.call.get_fence_status(gpu.handle, fence) == vk::kNotReady && std::chrono::steady_clock::now() < end) {
+  }
+}
+
+}  // namespace
 
 // Where it throws, what has been made of it is let go of.
 Commands::Commands(std::shared_ptr<Gpu> gpu, Use use) : Commands(Unmade(), std::move(gpu), use) {
@@ -95,6 +111,7 @@ void Commands::submit(Commands* before) {
 void Commands::wait() {
   if (!submitted_) return;
   submitted_ = false;
+  look_at(*gpu_, fence_);
   gpu_->check(gpu_->call.wait_fences(gpu_->handle, 1, &fence_, 1, ~0ull));
 }
 
