@@ -1,16 +1,19 @@
 // A model of two layers that a test loads onto a GPU, and what a test says of it.
 #pragma once
 #include <cstdio>
+#include <string>
 
 #include "vulkan_device.h"
 
 namespace anneal::vulkan {
 
 inline int failures = 0;
+inline std::string failed;  // what did, a line each
 
 inline void check(bool ok, const char* what) {
   if (ok) return;
   printf("FAILED: %s\n", what);
+  failed += std::string("  ") + what + "\n";
   failures++;
 }
 
