@@ -30,6 +30,15 @@ layout(push_constant) uniform Parameters {
 
 const int kHalf = kRotary / 2;
 shared float d[kHeadDim], turned[kHeadDim];
+shared float xs[kHeadDim], norms[kHeadDim], turn[kRotary + 1];  // what turn_back() reads
+
+// Begins to fetch what turn_back() reads; a barrier stands before that.
+void fetch(Elements x, int at, Floats norm, int row) {
+  const int lane = int(gl_LocalInvocationID.x);
+  for (int i = lane; i < kRotary; i += 64) turn[i] = turns.at[row * (kRotary + 1) + i];
+  if (!present(uvec2(norm))) return;
+  for (int i = lane; i < kHeadDim; i += 64) xs[i] = element(x, at + i), norms[i] = norm.at[i];
+}
 
 void gather(Floats from, int row, int head) {
   for (int i = int(gl_LocalInvocationID.x); i < kHeadDim; i += 64) {
@@ -45,25 +54,22 @@ void gather(Floats from, int row, int head) {
 }
 
 // d of a head that was normed and turned, to that of x.
-void turn_back(Elements x, int at, Floats norm, int row, Elements to) {
-  const int lane = int(gl_LocalInvocationID.x), turn_at = row * (kRotary + 1);
+void turn_back(int at, bool is_normed, Elements to) {
+  const int lane = int(gl_LocalInvocationID.x);
   for (int i = lane; i < kHalf; i += 64) {
-    const float a = d[i], b = d[kHalf + i], c = turns.at[turn_at + i], s = turns.at[turn_at + kHalf + i];
+    const float a = d[i], b = d[kHalf + i], c = turn[i], s = turn[kHalf + i];
     turned[i] = mad(a, c, b * s);
     turned[kHalf + i] = mad(b, c, -(a * s));
   }
   for (int i = kRotary + lane; i < kHeadDim; i += 64) turned[i] = d[i];
   barrier();
-  if (!present(uvec2(norm))) {
+  if (!is_normed) {
     for (int i = lane; i < kHeadDim; i += 64) put(to, at + i, turned[i]);
     return;
   }
   if (lane < kLanes) {
     float sum = 0.0;
-    for (int i = lane; i < kHeadDim; i += kLanes) {
-      const float value = element(x, at + i);
-      sum = mad(value, value, sum);
-    }
+    for (int i = lane; i < kHeadDim; i += kLanes) sum = mad(xs[i], xs[i], sum);
     lane_sums[lane] = sum;
   }
   barrier();
@@ -71,32 +77,36 @@ void turn_back(Elements x, int at, Floats norm, int row, Elements to) {
   barrier();
   if (lane < kLanes) {
     float sum = 0.0;
-    for (int i = lane; i < kHeadDim; i += kLanes) sum = mad(turned[i] * norm.at[i], element(x, at + i) * inverse, sum);
+    for (int i = lane; i < kHeadDim; i += kLanes) sum = mad(turned[i] * norms[i], xs[i] * inverse, sum);
     lane_sums[lane] = sum;
   }
   barrier();
   const float mean = -quotient(sum_of_lanes(), float(kHeadDim));
   for (int i = lane; i < kHeadDim; i += 64)
-    put(to, at + i, inverse * mad(element(x, at + i) * inverse, mean, turned[i] * norm.at[i]));
+    put(to, at + i, inverse * mad(xs[i] * inverse, mean, turned[i] * norms[i]));
 }
 
 void main() {
   const int row = int(gl_WorkGroupID.x), lane = int(gl_LocalInvocationID.x);
   int head = int(gl_WorkGroupID.y);
   if (head < kHeads) {
+    const int at = row * ldq + head * kStride;
+    fetch(q, at, q_norm, row);
     const float scale = turns.at[row * (kRotary + 1) + kRotary];
     for (int i = lane; i < kHeadDim; i += 64) {
       const float value = d_queries.at[(row * kHeads + head) * kHeadDim + i];
       d[i] = scale != 1.0 ? scale * value : value;
     }
     barrier();
-    turn_back(q, row * ldq + head * kStride, q_norm, row, d_q);
+    turn_back(at, present(uvec2(q_norm)), d_q);
     return;
   }
   head -= kHeads;
   if (head < kKvHeads) {
+    const int at = row * ldkv + head * kHeadDim;
+    fetch(k, at, k_norm, row);
     gather(d_keys, row, head);
-    turn_back(k, row * ldkv + head * kHeadDim, k_norm, row, d_k);
+    turn_back(at, present(uvec2(k_norm)), d_k);
     return;
   }
   head -= kKvHeads;
