@@ -28,7 +28,8 @@ constexpr int kManyRows = 48;
 
 // Of a large GPU: tiles are chosen so that all have some.
 constexpr int kMultiprocessors = 128;
-// What an output costs by a tile of kTiles, beside the largest: the smaller it is, the more often shared memory is read for it.
+// What an output costs by a tile of kTiles, beside the largest: the smaller it is, the more often shared memory is read
+// for it.
 constexpr double kTileCosts[] = {1, 1.1, 1.3, 2, 3, 8};
 // And where a multiprocessor has one workgroup, which waits for memory alone.
 constexpr double kAloneCost = 1.5;

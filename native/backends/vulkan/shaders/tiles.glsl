@@ -10,9 +10,10 @@ const int kLongest = kTileRows > kTileCols ? kTileRows : kTileCols;
 const int kDepth = 2048 / kLongest;  // elements of a chain in a piece: 16 to 128
 const int kUnrolled = 8;
 const int kHeld = (kLongest * kDepth / kGranule + 255) / 256;  // granules that an invocation fetches of a side, at most
-const int kHalf = kDepth * (kTileRows + kTileCols);
+const int kLeft = kTileRows / 4, kRight = kTileCols / 4;  // vectors of a step
+const int kHalf = kDepth * (kLeft + kRight);
 
-// Floats [2][left [kDepth][kTileRows], right [kDepth][kTileCols]]; then outputs.
+// [2][left [kDepth][kTileRows], right [kDepth][kTileCols]]; then outputs. A half is said by its first vector.
 shared vec4 staged[2048];
 float c[kRows * kCols];
 
@@ -26,34 +27,42 @@ int col_of(int j) { return kCols < 4 ? my_col() * kCols + j : j / 4 * 64 + my_co
 
 float staged_at(int i) { return staged[i >> 2][i & 3]; }
 void put_staged(int i, float x) { staged[i >> 2][i & 3] = x; }
-int left_at(int half_at, int step, int row) { return half_at + step * kTileRows + row; }
-int right_at(int half_at, int step, int col) { return half_at + kDepth * kTileRows + step * kTileCols + col; }
+int left_at(int half_at, int step, int row) { return 4 * (half_at + step * kLeft) + row; }
+int right_at(int half_at, int step, int col) { return 4 * (half_at + kDepth * kLeft + step * kRight) + col; }
 // A granule's elements, of one step and so beside each other; `i` is that of the first.
 void put_granule(int i, uvec4 g) {
   staged[i >> 2] = vec4(part(g, 0), part(g, 1), part(g, 2), part(g, 3));
-  if (kBf16) staged[(i >> 2) + 1] = vec4(part(g, 4 % kGranule), part(g, 5 % kGranule), part(g, 6 % kGranule), part(g, 7 % kGranule));
+  if (kBf16)
+    staged[(i >> 2) + 1] =
+        vec4(part(g, 4 % kGranule), part(g, 5 % kGranule), part(g, 6 % kGranule), part(g, 7 % kGranule));
 }
 
 void fetch(int first);
 void stage(int half_at);
 
 void take_step(int half_at, int step) {
+  // Vectors are counted so that all of a step's, and of the steps after it, are constants from one address on.
+  const int left = half_at + step * kLeft, right = half_at + kDepth * kLeft + step * kRight;
   float a[kRows], b[kCols];
   [[unroll]] for (int i = 0; i < kRows; i += 4) {
-    const int at = left_at(half_at, step, row_of(i));
     if (kRows < 4) {
-      [[unroll]] for (int j = 0; j < kRows; j++) a[j] = staged_at(at + j);
+      [[unroll]] for (int j = 0; j < kRows; j++) {
+        const int at = my_row() * kRows + j;
+        a[j] = staged[left + (at >> 2)][at & 3];
+      }
     } else {
-      const vec4 four = staged[at >> 2];
+      const vec4 four = staged[left + i / 4 * 16 + my_row()];
       [[unroll]] for (int j = 0; j < 4; j++) a[(i + j) % kRows] = four[j];
     }
   }
   [[unroll]] for (int i = 0; i < kCols; i += 4) {
-    const int at = right_at(half_at, step, col_of(i));
     if (kCols < 4) {
-      [[unroll]] for (int j = 0; j < kCols; j++) b[j] = staged_at(at + j);
+      [[unroll]] for (int j = 0; j < kCols; j++) {
+        const int at = my_col() * kCols + j;
+        b[j] = staged[right + (at >> 2)][at & 3];
+      }
     } else {
-      const vec4 four = staged[at >> 2];
+      const vec4 four = staged[right + i / 4 * 16 + my_col()];
       [[unroll]] for (int j = 0; j < 4; j++) b[(i + j) % kCols] = four[j];
     }
   }
@@ -73,7 +82,7 @@ void take_chains(int first, int end) {
     // Of a pair, the later one first.
     if (depth == kDepth) {
       LOOP for (int step = 0; step < kDepth; step += kUnrolled)
-        UNROLL for (int i = 0; i < kUnrolled; i++) take_step(half_at, (step + i) ^ (kStep - 1));
+        UNROLL for (int i = 0; i < kUnrolled; i++) take_step(half_at, step + (i ^ (kStep - 1)));
     } else {
       LOOP for (int i = 0; i < round_up(depth, kStep); i++)
         if ((i ^ (kStep - 1)) < depth) take_step(half_at, i ^ (kStep - 1));
