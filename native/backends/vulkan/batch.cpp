@@ -3,18 +3,22 @@
 #include <bit>
 #include <climits>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kMaxTileRows = 8;          // of queries, where these are few, and backward
+constexpr int kMaxTileRows = 8;          // of queries, where these are few
 constexpr int kMaxManyRows = 32;         // of many queries forward, whose elements are no more than
 constexpr int kMaxTileElements = 4096;   // these
 constexpr int kSegmentPositions = 1024;  // of a segment of attention
 constexpr int kManyGroups = 256;         // workgroups that keep a GPU busy,
 constexpr int kManyGroupsOfCpu = 16;     // and a device in software
 constexpr int kSegmentLanes = 17;        // floats of a waiting segment besides its output (shaders/segments.glsl)
+// Of units that wait (shaders/attention_fast.glsl): floats besides the output, bytes of all of them at most, and how many
+// are counted as one, so that recorded commands hold for as long.
+constexpr int kUnitFloats = 2, kMaxWaitingBytes = 64 << 20, kUnitsAtOnce = 4;
 
 // Arrays one after the other, to be moved as one.
 class Arrays {
@@ -31,23 +35,6 @@ class Arrays {
  private:
   std::vector<char> bytes_;
 };
-
-// Turns of loops for a row of queries and a page, at most: of shaders/attention_dq.comp. A workgroup of attention.comp
-// has no more than a segment where loops end, and takes fewer than 40,000 for that with any tile.
-int64_t turns_of_page(int head_dim) { return 4 * head_dim + 3 + (head_dim + 63) / 64 * 260; }
-
-// Rows of queries that a workgroup can have backward, of a layer and all that have as many heads: all pages up to
-// `last_position` are visited for the gradients of queries.
-int tile_rows(const GpuModel& m, int layer, int last_position) {
-  int64_t turns = 0;  // for a row
-  for (int l = 0; l < m.layers(); l++)
-    if (!m.delta_rule(l) && m.attention(l).group() == m.attention(layer).group())
-      turns = std::max(turns, (last_position / kPage + 1) * turns_of_page(m.attention(l).head_dim));
-  int rows = kMaxTileRows;
-  while (rows > 1 && !m.gpu->takes_turns(rows * turns)) rows /= 2;
-  m.gpu->require_turns("a context of " + std::to_string(last_position + 1) + " tokens", rows * turns);
-  return rows;
-}
 
 int many_groups(const GpuModel& m) {
   return m.gpu->facts().type == vk::kCpu ? kManyGroupsOfCpu : kManyGroups;
@@ -163,6 +150,36 @@ int64_t DeviceBatch::waiting_bytes(const GpuModel& m, const QueryTiles& q, const
   return segments > 1 ? int64_t(q.count) * a.kv_heads * segments * q.rows * (kSegmentLanes + a.head_dim) * 4 : 0;
 }
 
+// The largest tiles that are not mostly padding, and of which there are enough to keep a GPU busy.
+DeviceBatch::MatrixQueries DeviceBatch::plan_matrices(const GpuModel& m, const Batch& b, const AttentionSpec& a,
+                                                      const std::vector<int32_t>& table_of,
+                                                      std::vector<QueryTile>& tiles) const {
+  MatrixQueries q{a.group(), a.kv_heads, a.head_dim, 0, 0, 1, 0, 0};
+  std::vector<int> all(b.sequences.size());
+  std::iota(all.begin(), all.end(), 0);
+  for (const int across : shared_bands(*m.gpu, a)) {
+    const int rows = rows_of_bands(*m.gpu, across);
+    q.across = across;
+    tiles = tiles_of(b, all, table_of, q.group, rows);
+    if (b.longest() * q.group > rows / 2 && int64_t(tiles.size()) * a.kv_heads >= kManyGroups) break;
+  }
+  // Those that see most keys go first.
+  std::stable_sort(tiles.begin(), tiles.end(), [](const QueryTile& x, const QueryTile& y) {
+    return x.position + x.tokens > y.position + y.tokens;
+  });
+  q.count = int(tiles.size());
+  for (const QueryTile& tile : tiles) q.rows = std::max(q.rows, tile.tokens * tile.heads);
+  const int units = int(round_up(b.last_position() / keys_of_unit(a) + 1, kUnitsAtOnce));
+  const bool few = int64_t(q.count) * a.kv_heads < kManyGroups && b.last_position() >= keys_of_unit(a);
+  q.waiting_units = units;
+  if (!few || waiting_bytes(q) > kMaxWaitingBytes) q.waiting_units = 0;
+  return q;
+}
+
+int64_t DeviceBatch::waiting_bytes(const MatrixQueries& q) {
+  return int64_t(q.count) * q.kv_heads * q.rows * q.waiting_units * (kUnitFloats + q.head_dim) * 4;
+}
+
 void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   Arrays arrays;
   rows = b.rows;
@@ -185,7 +202,7 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   starts.insert(starts.end(), pairs.begin(), pairs.end());
   slots = uint64_t(arrays.add(starts));
 
-  turns.clear(), queries.clear();
+  turns.clear(), queries.clear(), matrix_queries.clear();
   for (int l = 0; l < m.layers(); l++) {
     if (m.delta_rule(l)) continue;
     const size_t rope = size_t(m.rope_of[size_t(l)]);
@@ -194,14 +211,18 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
       turns.push_back(uint64_t(arrays.add(turns_of(m.ropes[rope], b, m.attention(l).rotary()))));
     }
     const int group = m.attention(l).group();
-    if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
-    std::vector<int> all, few, many;
-    for (int s = 0; s < int(b.sequences.size()); s++) {
-      all.push_back(s);
-      (b.sequences[size_t(s)].rows * group <= kMaxTileRows ? few : many).push_back(s);
+    if (const AttentionSpec& a = m.attention(l);
+        attends_on_matrices(m, a) && std::none_of(matrix_queries.begin(), matrix_queries.end(),
+                                                  [&](const MatrixQueries& q) { return q.of(a); })) {
+      std::vector<QueryTile> tiles;
+      matrix_queries.push_back(plan_matrices(m, b, a, table_of, tiles));
+      matrix_queries.back().tiles = uint64_t(arrays.add(tiles));
     }
+    if (std::any_of(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; })) continue;
+    std::vector<int> few, many;
+    for (int s = 0; s < int(b.sequences.size()); s++)
+      (b.sequences[size_t(s)].rows * group <= kMaxTileRows ? few : many).push_back(s);
     queries.push_back({group,
-                       add_tiles(arrays, tiles_of(b, all, table_of, group, tile_rows(m, l, b.last_position()))),
                        {add_tiles(arrays, tiles_of(b, few, table_of, group, kMaxTileRows)),
                         add_tiles(arrays, many_tiles(m, b, many, table_of, group))}});
   }
@@ -242,8 +263,12 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
   for (int l = 0; l < m.layers(); l++) {
     const AttentionSpec& a = m.attention(l);
     if (m.delta_rule(l)) continue;
+    if (attends_on_matrices(m, a)) {
+      waiting = std::max(waiting, waiting_bytes(matrix_queries_of(a)));
+      continue;
+    }
     int64_t bytes = 0;
-    for (const QueryTiles& tiles : queries_of(a.group()).forward) bytes += waiting_bytes(m, tiles, a);
+    for (const QueryTiles& tiles : queries_of(a.group()).tiles) bytes += waiting_bytes(m, tiles, a);
     waiting = std::max(waiting, bytes);
   }
   plan.add(segments_, waiting);
@@ -257,7 +282,8 @@ void DeviceBatch::write() {
     place(*offset);
   for (uint64_t& offset : turns) place(offset);
   for (Queries& q : queries)
-    for (QueryTiles* tiles : {&q.backward, &q.forward[0], &q.forward[1]}) place(tiles->at);
+    for (QueryTiles& tiles : q.tiles) place(tiles.at);
+  for (MatrixQueries& q : matrix_queries) place(q.tiles);
   if (is_adapted_) place(adapters);
 }
 
@@ -267,9 +293,12 @@ void DeviceBatch::add_key(const GpuModel& m, RecordingKey& key) const {
   key.insert(key.end(), turns.begin(), turns.end());
   for (const Queries& q : queries) {
     key.push_back(uint64_t(q.group));
-    for (const QueryTiles& t : {q.backward, q.forward[0], q.forward[1]})
+    for (const QueryTiles& t : q.tiles)
       key.insert(key.end(), {t.at, uint64_t(t.count), uint64_t(t.rows), uint64_t(t.tokens), uint64_t(t.segments)});
   }
+  for (const MatrixQueries& q : matrix_queries)
+    key.insert(key.end(), {uint64_t(q.group), uint64_t(q.head_dim), q.tiles, uint64_t(q.count), uint64_t(q.rows),
+                           uint64_t(q.across), uint64_t(q.waiting_units)});
   if (!adapters) return;
   for (int l = 0; l < m.layers(); l++) {
     uint64_t adapted = 0;

@@ -1,8 +1,11 @@
 // What a pass computes over: rows of tokens and the sequences they belong to, on the host and then where shaders read
 // it.
 #pragma once
+#include <span>
+
 #include "adapter.h"
 #include "delta_plan.h"
+#include "fast_attention.h"
 #include "recordings.h"
 
 namespace anneal::vulkan {
@@ -60,8 +63,7 @@ class DeviceBatch {
   };
   struct Queries {
     int group;  // query heads to a key-value head
-    // Of all sequences, as the backward pass takes them; and forward, of those with few queries each and of the others.
-    QueryTiles backward, forward[2];
+    QueryTiles tiles[2];  // of sequences with few queries each, and of the others
   };
   std::vector<Queries> queries;
   const Queries& queries_of(int group) const {
@@ -72,6 +74,21 @@ class DeviceBatch {
   // Where these wait to be merged, and bytes of those of some tiles.
   uint64_t segments = 0;
   static int64_t waiting_bytes(const GpuModel&, const QueryTiles&, const AttentionSpec&);
+  // Of attention on cooperative matrices.
+  struct MatrixQueries {
+    int group, kv_heads, head_dim;
+    uint64_t tiles;
+    int count, rows;    // tiles, and query rows of one at most
+    int across;         // subgroups that have rows together
+    int waiting_units;  // of the keys that a tile sees, each of which has a workgroup of its own; 0: a workgroup has all
+    bool of(const AttentionSpec& a) const {
+      return group == a.group() && kv_heads == a.kv_heads && head_dim == a.head_dim;
+    }
+  };
+  std::vector<MatrixQueries> matrix_queries;
+  const MatrixQueries& matrix_queries_of(const AttentionSpec& a) const {
+    return *std::find_if(matrix_queries.begin(), matrix_queries.end(), [&](const MatrixQueries& q) { return q.of(a); });
+  }
   // Whether a row's adapter adapts a projection.
   bool adapts(int layer, int p) const {
     return std::any_of(versions_.begin(), versions_.end(),
@@ -79,6 +96,10 @@ class DeviceBatch {
   }
 
  private:
+  MatrixQueries plan_matrices(const GpuModel&, const Batch&, const AttentionSpec&, const std::vector<int32_t>& table_of,
+                              std::vector<QueryTile>& tiles) const;
+  static int64_t waiting_bytes(const MatrixQueries&);
+
   std::vector<char> bytes_;  // of memory_
   bool is_adapted_ = false;
   Memory memory_, segments_;

@@ -14,6 +14,16 @@ constexpr int kTurnsOfPairs = 160;
 // p and ds; where keys are codes ds times their scales besides.
 int pair_arrays(const GpuModel& m) { return m.spec.kv_cache == KvCache::int8 ? 3 : 2; }
 
+// As shaders/attention_backward.glsl has it.
+struct Sight {
+  int32_t window;
+  float scale, cap, scale_by_cap, inverse_cap;
+};
+Sight sight_of(const AttentionSpec& c) {
+  const float scale = c.score_scale(), cap = float(c.soft_cap);
+  return {c.window, scale, cap, cap > 0 ? scale / cap : 0, cap > 0 ? 1 / cap : 0};
+}
+
 }  // namespace
 
 int64_t pair_slot_bytes(const GpuModel& m, const AttentionSpec& a) {
@@ -204,6 +214,16 @@ void LayerBackward::output_projection() {
     commands.barrier();
   }
   record_queries(commands, m, b, pages, layer, a.q, s);
+  if (goes_back_on_matrices(m, c)) {
+    const struct {
+      uint64_t attention, d_attention, delta, units, halves;
+      int32_t heads, head_dim, ld, padding;
+    } halves{a.attention,          mem.d_attention.address(), mem.delta.address(),    mem.units.address(),
+             mem.halves.address(), c.heads,                   c.head_dim, m.type.ld(c.q_width()), 0};
+    commands.dispatch(m.pipeline(Shader::kAttentionHalves), halves, b.rows, c.heads);
+    commands.barrier();
+    return;
+  }
   const struct {
     uint64_t attention, d_attention, delta, d_rounded;
     int32_t heads, head_dim, ld, padding;
@@ -213,14 +233,35 @@ void LayerBackward::output_projection() {
   commands.barrier();
 }
 
+void LayerBackward::attention_on_matrices() {
+  const AttentionSpec& c = spec().attention;
+  const Sight sight = sight_of(c);
+  const DeviceBatch::MatrixQueries& q = b.matrix_queries_of(c);
+  const struct {
+    uint64_t queries, pages, tables, tiles, d_attention, units, lse, delta, d_queries;
+    Sight sight;
+    int32_t padding;
+  } dq{s.queries.address(),  pages.of(layer).address(), b.tables, q.tiles,
+       mem.halves.address(), mem.units.address(),       a.lse,    mem.delta.address(),
+       mem.d_queries.address(), sight, 0};
+  commands.dispatch(m.gpu->matrix_pipeline(Shader::kAttentionDqFast, shape_of(m.spec, c, q.across)), dq, q.count,
+                    c.kv_heads);
+  const struct {
+    uint64_t queries, pages, first_use, uses, d_attention, units, lse, delta, d_keys, d_values;
+    Sight sight;
+    int32_t padding;
+  } dkv{s.queries.address(),  pages.of(layer).address(), uses->first_use,      uses->uses,
+        mem.halves.address(), mem.units.address(),       a.lse,                mem.delta.address(),
+        mem.d_keys.address(), mem.d_values.address(),    sight,                0};
+  commands.dispatch(m.gpu->matrix_pipeline(Shader::kAttentionDkvFast, shape_of(m.spec, c, 0)), dkv, pages.count(),
+                    c.kv_heads);
+  commands.barrier();
+}
+
 void LayerBackward::attention() {
   const AttentionSpec& c = spec().attention;
-  struct Sight {
-    int32_t window;
-    float scale, cap, scale_by_cap, inverse_cap;
-  };
-  const float scale = c.score_scale(), cap = float(c.soft_cap);
-  const Sight sight{c.window, scale, cap, cap > 0 ? scale / cap : 0, cap > 0 ? 1 / cap : 0};
+  if (goes_back_on_matrices(m, c)) return attention_on_matrices();
+  const Sight sight = sight_of(c);
   const std::vector<uint32_t> shape = shape_of(m.spec, c, 0);
   const int parts = (c.head_dim + kPairRows - 1) / kPairRows;  // of a head's elements
   bool goes_on = false;
@@ -338,6 +379,7 @@ void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int
   for (Memory* memory : {&d_keys, &d_values})
     plan.add(*memory, pages * page * 4, Memory::Place::device, Memory::Parts::addressed);
   plan.add(delta, rows * 4 * c.heads);
+  if (m.fast) plan.add(halves, rows * m.type.row_bytes(c.attended)), plan.add(units, rows * 4 * c.heads);
   for (Memory& memory : low) plan.add(memory, rows * 4 * rank);
   if (of_delta) delta_rule.plan(plan, m, int(rows), *of_delta);
 }

@@ -20,6 +20,7 @@ struct BackwardMemory {
   Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low[kProjections];
   // d_attention rounded; p and ds of the pairs of queries and keys of a chunk (shaders/attention_backward.glsl).
   Memory d_attended, pairs;
+  Memory halves, units;  // of d_attention, for products on cooperative matrices
   DeltaMemory delta_rule;
 };
 
@@ -50,6 +51,17 @@ struct PagePairs {
   std::vector<PairChunk> chunks;
 };
 
+// A sequence, from row `first` on, that sees a page as its block: tokens from `row`, which stands at `position`, up to
+// before `end` (shaders/attention_dkv_fast.comp).
+struct PageUse {
+  int32_t first, row, position, end, block;
+};
+// Which sequences see which pages, where layers with a window and a group go back on cooperative matrices: addresses.
+struct PageUses {
+  int window, group;
+  uint64_t first_use, uses;
+};
+
 // Bytes of a slot, of the layer of those with a window and a group where it has most; what a chunk may take unless a
 // single tile takes more.
 int64_t pair_slot_bytes(const GpuModel&, const AttentionSpec&);
@@ -62,7 +74,8 @@ struct LayerBackward {
   const GpuModel& m;
   const DeviceBatch& b;
   const Pages& pages;
-  const PagePairs* pairs;  // of attention
+  const PagePairs* pairs;  // of attention, in one way
+  const PageUses* uses;    // or the other
   const DeltaListsBack& delta_lists;
   int layer;
   const LayerActivations& a;
@@ -81,6 +94,7 @@ struct LayerBackward {
   void feed_forward();
   void output_projection();
   void attention();
+  void attention_on_matrices();
   void queries_keys_values();
   void delta_inputs();
   void input_projections(std::initializer_list<std::pair<int, uint64_t>> terms);

@@ -116,9 +116,10 @@ struct LayerForward {
 
     turn(a.q, c.heads + 2 * c.kv_heads);
     commands.barrier();
+    if (attends_on_matrices(m, c)) return attend_on_matrices(c);
 
     const float scale = c.score_scale(), cap = float(c.soft_cap);
-    const auto& tiles = b.queries_of(c.group()).forward;
+    const auto& tiles = b.queries_of(c.group()).tiles;
     bool merges = false;
     uint64_t waiting = b.segments;
     for (const DeviceBatch::QueryTiles& q : tiles) {
@@ -160,6 +161,43 @@ struct LayerForward {
       commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads, q.rows);
       waiting += uint64_t(DeviceBatch::waiting_bytes(m, q, c));
     }
+    commands.barrier();
+  }
+
+  void attend_on_matrices(const AttentionSpec& c) const {
+    const DeviceBatch::MatrixQueries& q = b.matrix_queries_of(c);
+    const float scale = c.score_scale(), cap = float(c.soft_cap);
+    const struct {
+      uint64_t queries, pages, tables, tiles, attention, lse;
+      int32_t ld, window;
+      float scale, cap, scale_by_cap;
+      int32_t rows, units, padding;
+      uint64_t waiting;
+    } attend{s.queries.address(),
+             pages.of(layer).address(),
+             b.tables,
+             q.tiles,
+             a.attention,
+             a.lse,
+             type.ld(c.q_width()),
+             c.window,
+             scale,
+             cap,
+             cap > 0 ? scale / cap : 0,
+             q.rows,
+             q.waiting_units,
+             0,
+             q.waiting_units ? b.segments : 0};
+    commands.dispatch(m.gpu->matrix_pipeline(Shader::kAttentionFast, shape_of(m.spec, c, q.across)), attend, q.count,
+                      c.kv_heads, std::max(1, q.waiting_units));
+    commands.barrier();
+    if (!q.waiting_units) return;
+    const struct {
+      uint64_t waiting, tiles, attention, lse;
+      int32_t ld, window, rows, units;
+    } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.rows, q.waiting_units};
+    commands.dispatch(m.pipeline(Shader::kAttentionFastMerge, shape_of(m.spec, c, q.across)), merge,
+                      int64_t(q.count) * q.rows, c.kv_heads);
     commands.barrier();
   }
 

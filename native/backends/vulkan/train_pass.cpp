@@ -1,5 +1,6 @@
 #include "train_pass.h"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 
@@ -23,6 +24,12 @@ struct Entry {
   float inverse_temperature;
   int row, t;  // where its results go
 };
+
+// Of lists by window and group that of a layer's.
+template <class Lists> auto of_layer(Lists& lists, const AttentionSpec& a) {
+  return std::find_if(lists.begin(), lists.end(),
+                      [&](const auto& list) { return list.window == a.window && list.group == a.group(); });
+}
 
 // Bytes of what a layer leaves behind.
 int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t rows) {
@@ -54,6 +61,7 @@ class Pass final : public backends::PartPass {
   int token_at(std::span<const TrainRow>, int row, int position) const;
   std::vector<int32_t> list_uses();
   template <class Add> void list_pairs(const AttentionSpec&, Add&&);
+  template <class Add> void list_uses_of_pages(const AttentionSpec&, Add&&);
   void require_turns() const;
   void place_lists(const std::vector<int32_t>&);
   void plan_logits(MemoryPlan&, int64_t bytes);
@@ -88,6 +96,7 @@ class Pass final : public backends::PartPass {
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_, results_, lists_,
       derivatives_;
   std::vector<PagePairs> pairs_;
+  std::vector<PageUses> uses_;
   int64_t pair_bytes_ = 0;               // of the largest of their chunks
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
@@ -192,6 +201,26 @@ template <class Add> void Pass::list_pairs(const AttentionSpec& a, Add&& add) {
   end_chunk();
 }
 
+// The same for layers that go back on cooperative matrices.
+template <class Add> void Pass::list_uses_of_pages(const AttentionSpec& a, Add&& add) {
+  std::vector<std::vector<PageUse>> by_page(static_cast<size_t>(page_count_));
+  for (const Sequence& s : batch_.sequences)
+    for (int block = 0; block <= (s.position + s.rows - 1) / kPage; block++) {
+      const int first = std::max(0, block * kPage - s.position);
+      const int end = a.window ? std::min(s.rows, (block + 1) * kPage + a.window - 1 - s.position) : s.rows;
+      if (first < end)
+        by_page[size_t(s.blocks[block])].push_back({s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
+    }
+  std::vector<int32_t> first_use;
+  std::vector<PageUse> uses;
+  for (const auto& of_page : by_page) {
+    first_use.push_back(int32_t(uses.size()));
+    uses.insert(uses.end(), of_page.begin(), of_page.end());
+  }
+  first_use.push_back(int32_t(uses.size()));
+  uses_.push_back({a.window, a.group(), add(first_use), add(uses)});
+}
+
 // Entries, and which queries see a page, as shaders read them; what is an address becomes a place among them.
 std::vector<int32_t> Pass::list_uses() {
   std::vector<int32_t> all;
@@ -211,11 +240,13 @@ std::vector<int32_t> Pass::list_uses() {
   entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
   for (const LayerSpec& layer : m_.spec.layers) {
     if (layer.delta_rule) continue;
-    const int window = layer.attention.window, group = layer.attention.group();
-    if (std::any_of(pairs_.begin(), pairs_.end(),
-                    [&](const PagePairs& p) { return p.window == window && p.group == group; }))
-      continue;
-    list_pairs(layer.attention, structures);
+    const AttentionSpec& a = layer.attention;
+    const auto has = [&](const auto& lists) { return of_layer(lists, a) != lists.end(); };
+    if (goes_back_on_matrices(m_, a)) {
+      if (!has(uses_)) list_uses_of_pages(a, structures);
+    } else if (!has(pairs_)) {
+      list_pairs(a, structures);
+    }
   }
   if (delta_plan_) {
     const DeltaPlan& plan = *delta_plan_;
@@ -255,6 +286,7 @@ void Pass::place_lists(const std::vector<int32_t>& all) {
   for (PagePairs& pairs : pairs_)
     for (PairChunk& chunk : pairs.chunks)
       for (uint64_t* at : {&chunk.tile_list, &chunk.first_use, &chunk.uses}) *at += lists_.address();
+  for (PageUses& u : uses_) u.first_use += lists_.address(), u.uses += lists_.address();
 }
 
 // Of a piece of logits, and what is made of them, about so many bytes.
@@ -277,7 +309,7 @@ void Pass::plan_logits(MemoryPlan& plan, int64_t bytes) {
 
 // Keeps as many layers as there is room for, and takes memory.
 void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
-  const int64_t rows = batch_.rows, hidden = m_.spec.hidden, vocab = m_.spec.vocab, entries = int64_t(entries_.size());
+  const int64_t rows = batch_.rows, hidden = m_.spec.hidden, entries = int64_t(entries_.size());
   const int64_t some = std::max<int64_t>(1, entries);
   const ElementType t = m_.type;
   const int layers = m_.layers();
@@ -503,15 +535,14 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
       again.x_out = 0;
       record_layer(commands_, m_, device_batch_, pages_, states_, l, again, scratch_);
     }
-    const AttentionSpec& attention = m_.attention(l);
-    const auto pairs = std::find_if(pairs_.begin(), pairs_.end(), [&](const PagePairs& p) {
-      return !m_.delta_rule(l) && p.window == attention.window && p.group == attention.group();
-    });
+    const auto pairs = of_layer(pairs_, m_.attention(l));
+    const auto uses = of_layer(uses_, m_.attention(l));
     LayerBackward{commands_,
                   m_,
                   device_batch_,
                   pages_,
                   pairs == pairs_.end() ? nullptr : &*pairs,
+                  uses == uses_.end() ? nullptr : &*uses,
                   delta_lists_,
                   l,
                   a,

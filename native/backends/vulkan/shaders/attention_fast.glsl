@@ -1,0 +1,35 @@
+// Attention of the fast family, whose products are done on cooperative matrices. What it keeps of a row of queries is
+// put together of units of kUnit keys, in ascending order: a unit has a maximum, a sum and an output of its own, all from
+// zero, so that they are the same whoever computes the unit, beside whatever other rows, and may wait until they are merged.
+layout(constant_id = 1) const int kHeads = 1;
+layout(constant_id = 2) const int kKvHeads = 1;
+layout(constant_id = 3) const int kHeadDim = 64;
+
+// Tokens [row, row + tokens) of a sequence, at `position` and on, with heads [head, head + heads) of each group.
+struct Tile {
+  int row, tokens, position, head, heads, table;
+};
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Tiles { Tile at[]; };
+
+// kDim: elements of a head, with zeros up to whole matrices of every shape.
+const int kGroup = kHeads / kKvHeads, kHeadGranules = kHeadDim / 8, kDim = (kHeadDim + 31) / 32 * 32;
+const int kUnit = kDim > 128 ? 32 : kPage, kUnitsOfPage = kPage / kUnit;
+
+int first_unit(Tile tile, int window) { return window > 0 ? max(0, tile.position - window + 1) / kUnit : 0; }
+int last_unit(Tile tile) { return (tile.position + tile.tokens - 1) / kUnit; }
+
+// Where a row's units lie while they wait, floats: the maximum, the sum, the output.
+const int kWaitingFloats = 2 + kHeadDim;
+int waiting_at(int tile, int head, int rows, int row, int units) {
+  return ((tile * kKvHeads + head) * rows + row) * units * kWaitingFloats;
+}
+
+// What a row has of the units before is multiplied with x, what it has of the next one with y. One of which it sees
+// nothing, whose maximum is kLowest, leaves all as it was.
+vec2 shares(inout float maximum, float other) {
+  const float now = other > maximum ? other : maximum;
+  const vec2 share = vec2(exponential(maximum - now), exponential(other - now));
+  maximum = now;
+  return share;
+}
+float taken_up(float before, float next, vec2 share) { return mad(next, share.y, before * share.x); }
