@@ -335,9 +335,11 @@ const Gpu::Pipeline& Gpu::pipeline(Shader shader, ElementType type, const std::v
   return make_pipeline(shader, type, constants, 0);
 }
 
-const Gpu::Pipeline& Gpu::matrix_pipeline(Shader shader, std::vector<uint32_t> constants) {
+const Gpu::Pipeline& Gpu::matrix_pipeline(Shader shader, std::vector<uint32_t> constants,
+                                          std::initializer_list<uint32_t> tile) {
   const MatrixShape& s = facts_.matrices;
   for (const int number : {s.m, s.n, s.k, kMatrixSubgroups * s.subgroup}) constants.push_back(uint32_t(number));
+  constants.insert(constants.end(), tile);
   return make_pipeline(shader, {.bf16 = true}, std::move(constants), s.subgroup);
 }
 

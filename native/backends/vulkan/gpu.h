@@ -110,8 +110,8 @@ class Gpu {
   };
   // Made at first use. `constants`: of the shader's specialisation from id 1 on; 0 is the type's.
   const Pipeline& pipeline(Shader, ElementType = {}, const std::vector<uint32_t>& constants = {});
-  // Of one on cooperative matrices, whose shape stands behind the constants; in bfloat16.
-  const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants);
+  // Of one on cooperative matrices, whose shape stands behind the constants, and a tile's behind that; in bfloat16.
+  const Pipeline& matrix_pipeline(Shader, std::vector<uint32_t> constants, std::initializer_list<uint32_t> tile = {});
   vk::PipelineLayout layout() const { return layout_; }
   // What the driver made of shaders so far, for a later Gpu. Any thread.
   std::vector<uint8_t> pipelines() const;

@@ -9,7 +9,7 @@
 namespace anneal::vulkan {
 namespace {
 
-constexpr int kRows = 150, kOutputs = 70, kInputs = 200;  // no multiples of a tile's
+constexpr int kRows = 150, kOutputs = 70, kInputs = 600;  // no multiples of a tile's
 constexpr int kKinds = 5;                                 // of rows, and of weights, which stand one after the other
 
 // Of either sign, about 1 in size; rows differ in theirs by powers of two.
@@ -48,19 +48,24 @@ bool keeps_place(const std::shared_ptr<Gpu>& gpu) {
   const Linear* const all[] = {&linear};
   Commands commands(gpu);
   std::vector<float> wanted(size_t(kKinds) * kKinds);
-  for (const int count : {kRows, 1, 3, 16, 47}) {
+  std::vector<std::pair<MatrixTile, int>> tried;
+  for (const MatrixTile& tile : matrix_tiles(*gpu))
+    for (const int count : {kRows, 1, 47}) tried.emplace_back(tile, count);
+  bool is_first = true;
+  for (const auto& [tile, count] : tried) {
     // The last ones: few rows begin with another kind than many.
     const uint64_t begin = from.address() + uint64_t(kRows - count) * kInputs * 2;
     record_inputs(commands, m, all, begin, count, inputs);
-    record_product(commands, m, ProductKind::logits, linear, inputs,
-                   {begin, w.address(), 0, out.address(), 0, 0, 0, count, kOutputs, kInputs, 0, 0, kOutputs, 0});
+    record_matrix_product(commands, m, ProductKind::logits, linear, inputs,
+                          {begin, w.address(), 0, out.address(), 0, 0, 0, count, kOutputs, kInputs, 0, 0, kOutputs, 0},
+                          tile);
     commands.run();
     const float* found = out.mapped<float>();
     for (int r = 0; r < count; r++)
       for (int c = 0; c < kOutputs; c++) {
         const int kind = (kRows - count + r) % kKinds;
         float& first = wanted[size_t(kind) * kKinds + c % kKinds];
-        if (count == kRows && r < kKinds && c < kKinds) {
+        if (r < kKinds && c < kKinds && is_first) {
           first = found[r * kOutputs + c];
           double sum = 0, sizes = 0;
           for (int i = 0; i < kInputs; i++) {
@@ -71,6 +76,7 @@ bool keeps_place(const std::shared_ptr<Gpu>& gpu) {
         }
         if (std::memcmp(&found[r * kOutputs + c], &first, 4) != 0) return false;
       }
+    is_first = false;
   }
   return true;
 }

@@ -22,9 +22,11 @@ constexpr int kTurnsOfCodes = 6;
 // Of a tile of codes. Where rows do not fill a large one, there are more of the small ones to keep a device busy.
 constexpr int kTile = 64, kSmallTile = 32, kTileBytes = 24 << 10;  // of shared memory
 // On cooperative matrices, as the shaders have them.
-constexpr int kDepth = 32, kFastRows = 128, kFastCols = 64, kFastFewRows = 16, kFastFewCols = 32;
-// From here on tiles of many rows read weights less often.
-constexpr int kManyRows = 48;
+constexpr int kDepth = 32;
+constexpr MatrixTile kMatrixTiles[] = {{128, 128}, {128, 64}, {64, 64}, {16, 32, 2}, {16, 32, 6}};
+constexpr int kSmallMatrixTile = 2;
+// Workgroups that keep a device busy: where a tile has fewer, the next one is taken.
+constexpr int kBusyMatrixGroups = 96, kBusySmallGroups = 64;
 
 // Of a large GPU: tiles are chosen so that all have some.
 constexpr int kMultiprocessors = 128;
@@ -38,10 +40,14 @@ constexpr int kMaxEmulatedRows = 4;  // of an invocation where loops end, whose 
 bool is_fast(const GpuModel& m, const Linear& w) { return m.fast && !w.takes_codes(); }
 
 // Granules of a row of halves.
-int half_granules(int k) { return int(round_up(k, kDepth)) / 8 + 1; }
+int half_granules(int k) { return int(round_up(k, kDepth)) / 8 + 2; }
 
-std::vector<uint32_t> matrix_constants(const Linear& w, ProductKind kind) {
-  std::vector<uint32_t> constants = w.constants(uint32_t(kind));
+int64_t groups_of(MatrixTile tile, int rows, int n) {
+  return int64_t((rows + tile.rows - 1) / tile.rows) * ((n + tile.cols - 1) / tile.cols);
+}
+
+std::vector<uint32_t> matrix_constants(const Linear& w, ProductKind kind, int ahead = 0) {
+  std::vector<uint32_t> constants = w.constants(uint32_t(kind), uint32_t(ahead));
   if (!w.quantized()) constants.insert(constants.end(), {0, 1, 0, 0});
   return constants;
 }
@@ -101,6 +107,24 @@ CodeKernel code_kernel(const Gpu& gpu, int rows) {
   return kernel;
 }
 
+std::vector<MatrixTile> matrix_tiles(const Gpu& gpu) {
+  // Two steps of rows and weights, each with a granule that keeps them on different banks.
+  constexpr int kRowBytes = 2 * (kDepth / 8 + 1) * 16;
+  std::vector<MatrixTile> tiles;
+  for (const MatrixTile& tile : kMatrixTiles)
+    if (tile.is_few() || (tile.rows + tile.cols) * kRowBytes <= gpu.shared_memory()) tiles.push_back(tile);
+  return tiles;
+}
+
+MatrixTile matrix_tile(const Gpu& gpu, int rows, int n) {
+  const std::vector<MatrixTile> tiles = matrix_tiles(gpu);
+  for (const MatrixTile& tile : tiles)
+    if ((tile.is_few() || rows > tiles.back().rows) &&
+        groups_of(tile, rows, n) >= (tile.rows == 64 ? kBusySmallGroups : kBusyMatrixGroups))
+      return tile;
+  return tiles.back();
+}
+
 int64_t half_bytes(int k) { return int64_t(half_granules(k)) * 16; }
 
 void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear* const> weights, uint64_t x, int rows,
@@ -122,12 +146,7 @@ void record_product(Commands& commands, const GpuModel& m, ProductKind product, 
     if (!kernel.tile && !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfCodes)) kernel.tile = kSmallTile;
     record_code_product(commands, m, product, w, inputs, p, kernel);
   } else if (is_fast(m, w)) {
-    p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
-    const bool many = p.rows >= kManyRows;
-    const int rows = many ? kFastRows : kFastFewRows, cols = many ? kFastCols : kFastFewCols;
-    const Shader shader = many ? Shader::kProductFast : Shader::kProductFastFew;
-    commands.dispatch(m.gpu->matrix_pipeline(shader, matrix_constants(w, product)), p, (p.n + cols - 1) / cols,
-                      (p.rows + rows - 1) / rows);
+    record_matrix_product(commands, m, product, w, inputs, p, matrix_tile(*m.gpu, p.rows, p.n));
   } else if (p.rows <= kFewRows || !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfTile)) {
     record_few(commands, m, product, w, p, few_rows_at_once(*m.gpu, m.type, p.n, p.k, p.rows));
   } else {
@@ -145,6 +164,20 @@ void record_few(Commands& commands, const GpuModel& m, ProductKind product, cons
                 int at_once) {
   commands.dispatch(m.pipeline(Shader::kProductFew, w.constants(uint32_t(product), uint32_t(at_once))), p,
                     (p.n + kPanel - 1) / kPanel, (p.rows + at_once - 1) / at_once);
+}
+
+void record_matrix_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
+                           const ProductInputs& inputs, ProductParameters p, MatrixTile tile) {
+  p.x = inputs.halves.address(), p.ldx = half_granules(w.k);
+  const int64_t down = (p.rows + tile.rows - 1) / tile.rows, across = (p.n + tile.cols - 1) / tile.cols;
+  if (tile.is_few()) {
+    commands.dispatch(m.gpu->matrix_pipeline(Shader::kProductFastFew, matrix_constants(w, product, tile.ahead)), p,
+                      down, across);
+  } else {
+    commands.dispatch(m.gpu->matrix_pipeline(Shader::kProductFast, matrix_constants(w, product),
+                                             {uint32_t(tile.rows), uint32_t(tile.cols)}),
+                      p, down, across);
+  }
 }
 
 void record_code_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
@@ -188,15 +221,23 @@ void record_back_product(Commands& commands, const GpuModel& m, const Linear& w,
   if (!m.fast)
     return record_transposed(commands, m, w,
                              {dy, w.weight, to, rows, 0, w.n, w.k, m.type.granules(w.n), w.k, accumulate});
-  struct {
-    uint64_t x, w, to;
-    int32_t rows, n, k, ldx, ldo, accumulate;
-  } parameters{dy, w.weight, to, rows, w.n, w.k, m.type.granules(w.n), w.k, accumulate};
   record_halves(commands, m, dy, rows, w.n, halves);
   commands.barrier();
-  parameters.x = halves.address(), parameters.ldx = half_granules(w.n);
-  commands.dispatch(m.gpu->matrix_pipeline(Shader::kProductTransposedFast, matrix_constants(w, ProductKind::logits)),
-                    parameters, (w.k + kFastCols - 1) / kFastCols, (rows + kFastRows - 1) / kFastRows);
+  // The chains are as long in all tiles: there the smallest of many rows is that of few ones, too.
+  MatrixTile tile = matrix_tile(*m.gpu, rows, w.k);
+  if (tile.is_few()) tile = kMatrixTiles[kSmallMatrixTile];
+  record_matrix_back_product(commands, m, w, halves, rows, to, accumulate, tile);
+}
+
+void record_matrix_back_product(Commands& commands, const GpuModel& m, const Linear& w, const Memory& halves, int rows,
+                                uint64_t to, bool accumulate, MatrixTile tile) {
+  const struct {
+    uint64_t x, w, to;
+    int32_t rows, n, k, ldx, ldo, accumulate;
+  } parameters{halves.address(), w.weight, to, rows, w.n, w.k, half_granules(w.n), w.k, accumulate};
+  commands.dispatch(m.gpu->matrix_pipeline(Shader::kProductTransposedFast, matrix_constants(w, ProductKind::logits),
+                                           {uint32_t(tile.rows), uint32_t(tile.cols)}),
+                    parameters, (rows + tile.rows - 1) / tile.rows, (w.k + tile.cols - 1) / tile.cols);
 }
 
 }  // namespace anneal::vulkan

@@ -43,6 +43,16 @@ struct CodeKernel {
   bool byte_products = false;  // four at once
 };
 
+// A tile of rows and outputs of a workgroup on cooperative matrices. One of few rows has slices of k side by side, and so
+// many steps of each on their way.
+struct MatrixTile {
+  int rows, cols, ahead = 0;
+  bool is_few() const { return ahead > 0; }
+};
+// All that a device's shared memory has room for, the largest first.
+std::vector<MatrixTile> matrix_tiles(const Gpu&);
+MatrixTile matrix_tile(const Gpu&, int rows, int n);
+
 // Turns of loops of shaders/product_few.comp, where a workgroup has so many rows, at most.
 int64_t turns_of_few(ElementType, int k, int rows);
 // How many rows a workgroup of it has, of so many in all with n outputs; a power of two.
@@ -62,6 +72,9 @@ void record_few(Commands&, const GpuModel&, ProductKind, const Linear&, const Pr
 // Of quantised weights that take codes.
 void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
                          ProductParameters p, const CodeKernel&);
+// On cooperative matrices; all tiles have the same bits. `p`.x: rows of the compute type.
+void record_matrix_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
+                           ProductParameters p, MatrixTile);
 // to[rows][k] (+)= x[rows][n] w[n][k], float32: x of the compute type, and w, which lies as this one.
 struct TransposedParameters {
   uint64_t x, w, to;
@@ -83,5 +96,8 @@ void record_token_sum(Commands&, const GpuModel&, const TokenSumParameters&, con
 // to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
 void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
                          const Memory& halves);
+// The same of rows that are halves, on cooperative matrices.
+void record_matrix_back_product(Commands&, const GpuModel&, const Linear&, const Memory& halves, int rows, uint64_t to,
+                                bool accumulate, MatrixTile);
 
 }  // namespace anneal::vulkan

@@ -1,5 +1,6 @@
 // Products on the first device there is, against sums taken here: of quantised weights with codes of activations, every
-// format, in every way that they are computed; of few rows of either compute type; and of many, by every tile.
+// format, on cooperative matrices, of few rows of either compute type, and of many by every tile, in every way that they
+// are computed.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -282,6 +283,67 @@ void test_tiles(const std::shared_ptr<Gpu>& gpu, ElementType t) {
   }
 }
 
+// Products on cooperative matrices: all tiles with the same bits, near sums taken here.
+void test_matrices(const std::shared_ptr<Gpu>& gpu, int k, int n) {
+  constexpr int kMostRows = 150;
+  const GpuModel m(ModelSpec{}, {true}, gpu, nullptr, true);
+  Random random;
+  std::vector<float> weights(size_t(n) * k), wide(size_t(kMostRows) * std::max(k, n));
+  for (float& w : weights) w = widened(narrowed(random.number()));
+  for (float& x : wide) x = widened(narrowed(random.number()));
+  std::vector<char> packed(size_t(matrix_bytes(m.type, n, k)));
+  pack_rows(m.type, weights.data(), k, n, k, packed.data());
+  Staging staging(gpu);
+  Memory x(gpu, int64_t(kMostRows) * m.type.row_bytes(std::max(k, n))), w(gpu, int64_t(packed.size())),
+      out(gpu, int64_t(kMostRows) * std::max(k, n) * 4, Memory::Place::readback);
+  staging.write(w, 0, packed.data(), w.bytes());
+  ProductInputs inputs;
+  inputs.halves = Memory(gpu, kMostRows * half_bytes(std::max(k, n)));
+  Linear linear;
+  linear.n = n, linear.k = k, linear.weight = w.address();
+  const Linear* const all[] = {&linear};
+  Commands commands(gpu);
+  for (const bool transposed : {false, true}) {
+    const int inner = transposed ? n : k, outputs = transposed ? k : n, ld = m.type.ld(inner);
+    std::vector<uint16_t> rows(size_t(kMostRows) * ld, 0);
+    for (int r = 0; r < kMostRows; r++)
+      for (int i = 0; i < inner; i++) rows[size_t(r) * ld + i] = narrowed(wide[size_t(r) * inner + i]);
+    staging.write(x, 0, rows.data(), int64_t(rows.size()) * 2);
+    std::vector<float> first;
+    for (const MatrixTile& tile : matrix_tiles(*gpu))
+      for (const int count : {kMostRows, 1, 17}) {
+        if (transposed && tile.is_few()) continue;
+        std::memset(out.mapped<char>(), 0xff, size_t(out.bytes()));
+        if (transposed) {
+          record_back_product(commands, m, linear, x.address(), count, out.address(), false, inputs.halves);
+          commands.barrier();
+          record_matrix_back_product(commands, m, linear, inputs.halves, count, out.address(), false, tile);
+        } else {
+          record_inputs(commands, m, all, x.address(), count, inputs);
+          record_matrix_product(commands, m, ProductKind::logits, linear, inputs,
+                                {0, w.address(), 0, out.address(), 0, 0, 0, count, n, k, 0, 0, n, 0}, tile);
+        }
+        commands.run();
+        const float* found = out.mapped<float>();
+        if (first.empty()) first.assign(found, found + size_t(kMostRows) * outputs);
+        int wrong = 0, other = 0;
+        for (int r = 0; r < count; r++)
+          for (int c = 0; c < outputs; c++) {
+            double sum = 0;
+            for (int i = 0; i < inner; i++)
+              sum += double(wide[size_t(r) * inner + i]) *
+                     double(weights[transposed ? size_t(i) * k + c : size_t(c) * k + i]);
+            wrong += !(std::fabs(sum - double(found[size_t(r) * outputs + c])) < 1e-4 * inner);
+            other += std::memcmp(&found[size_t(r) * outputs + c], &first[size_t(r) * outputs + c], 4) != 0;
+          }
+        if (wrong + other == 0) continue;
+        printf("FAILED: [%d x %d x %d] of tiles %d by %d, %d ahead%s: %d wrong, %d with other bits\n", count, n, k,
+               tile.rows, tile.cols, tile.ahead, transposed ? ", transposed" : "", wrong, other);
+        failures++;
+      }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -294,6 +356,10 @@ int main() {
   if (!has_bytes) printf("no products of four bytes: they are not tried\n");
   std::vector<CodeKernel> others = {{64, false}};
   if (has_bytes) others.insert(others.end(), {{0, true}, {32, true}, {64, true}});
+  if (gpu->facts().matrices)
+    for (const auto& [k, n] : {std::pair{600, 70}, {200, 300}, {1024, 33}}) test_matrices(gpu, k, n);
+  else
+    printf("no cooperative matrices: they are not tried\n");
   for (const QuantizedFormat& f : anneal::model::kQuantizedFormats) {
     test_format(gpu, f, {{0, false}, {32, false}});
     // Codes of 4 bits with minima, and of 8 with two scales in 32 numbers.

@@ -17,7 +17,7 @@ shared uint largest;
 
 void main() {
   const int row = int(gl_WorkGroupID.x), me = int(gl_LocalInvocationID.x), all = int(gl_WorkGroupSize.x);
-  const int granules = (k + kGranule - 1) / kGranule, ld = steps_of(k) * kDepthGranules + 1;
+  const int granules = (k + kGranule - 1) / kGranule, ld = half_granules(k);
   uint most = 0u;
   for (int g = me; g < granules; g += all) {
     const uvec4 granule = x.at[row * ldx + g];

@@ -1,6 +1,6 @@
 #version 460
 // x W^T of few rows on cooperative matrices: a workgroup has a tile of 16 rows by 32 outputs, each subgroup a slice of k,
-// so that a weight is read once and by many.
+// of which kAhead steps are on their way while one is multiplied, so that a weight is read once and by many.
 #extension GL_GOOGLE_include_directive : require
 #include "arithmetic.glsl"
 #include "functions.glsl"
@@ -10,59 +10,87 @@
 #include "adapters.glsl"
 #include "product_output.glsl"
 #include "cooperative.glsl"
-#include "slices.glsl"
+
+layout(constant_id = 2) const int kAhead = 2;
 
 const int kTileRows = 16, kTileCols = 32, kDown = kTileRows / kM, kAcross = kTileCols / kN;
-const int kEach = (kTileRows * kTileCols + int(gl_WorkGroupSize.x) - 1) / int(gl_WorkGroupSize.x);
-shared uvec4 xs[kSlices * kTileRows * kLd], ws[kSlices * kTileCols * kLd];
-shared float outs[kTileRows * kTileCols];
+const int kAtOnce = (kTileRows * kTileCols + kThreads - 1) / kThreads;
+#include "slices.glsl"
+
+// Granules of a step, and those of them that an invocation of its subgroup brings: of x, then of weights.
+const int kRowGranules = kTileRows * kDepthGranules, kColGranules = kTileCols * kDepthGranules;
+const int kOwnRows = (kRowGranules + kSubgroupThreads - 1) / kSubgroupThreads;
+const int kOwnCols = (kColGranules + kSubgroupThreads - 1) / kSubgroupThreads, kOwn = kOwnRows + kOwnCols;
+
+// A step of each slice, and then, in its place, what it sums up to.
+const int kColsAt = kTileRows * kLd, kStage = kColsAt + kTileCols * kLd, kSumLd = kTileCols / 4 + 1;
+shared uvec4 stages[kSlices * kStage];
+
+int tile_row() { return int(gl_WorkGroupID.x) * kTileRows; }
+int tile_col() { return int(gl_WorkGroupID.y) * kTileCols; }
+int own(int i, int count) { return min(i * kSubgroupThreads + int(gl_SubgroupInvocationID), count - 1); }
+
+// As tiles.glsl has it.
+uvec4 fetched(int step, int i) {
+  if (i < kOwnRows) {
+    const ivec2 at = brought(own(i, kRowGranules));
+    return x.at[min(tile_row() + at.x, rows - 1) * ldx + step * kDepthGranules + at.y];
+  }
+  const int at = own(i - kOwnRows, kColGranules), granules = granules_of(k);
+  return weights_of(w, k, min(tile_col() + at % kTileCols, n - 1), min(step * kDepthGranules + at / kTileCols, granules - 1));
+}
+
+void put_down(int stage, int i, uvec4 granule) {
+  if (i < kOwnRows) {
+    const ivec2 at = brought(own(i, kRowGranules));
+    stages[stage + at.x * kLd + at.y] = granule;
+  } else {
+    const int at = own(i - kOwnRows, kColGranules);
+    stages[stage + kColsAt + at % kTileCols * kLd + at / kTileCols] = halves(granule);
+  }
+}
 
 void main() {
-  const int me = int(gl_LocalInvocationID.x), all = int(gl_WorkGroupSize.x), slice = int(gl_SubgroupID);
-  const int lane = int(gl_SubgroupInvocationID), lanes = int(gl_SubgroupSize), granules = granules_of(k);
-  const int col0 = int(gl_WorkGroupID.x) * kTileCols, row0 = int(gl_WorkGroupID.y) * kTileRows;
-  const int my_xs = slice * kTileRows * kLd, my_ws = slice * kTileCols * kLd;
+  const int slice = int(gl_SubgroupID), stage = slice * kStage;
+  const int first = first_step(slice, k), last = first_step(slice + 1, k);
   Sum sums[kDown][kAcross];
   for (int i = 0; i < kDown; i++)
     for (int j = 0; j < kAcross; j++) sums[i][j] = Sum(0.0);
-  const int first = first_step(slice, k), last = first_step(slice + 1, k), most = first_step(1, k);
-  for (int step = first; step < first + most; step++) {
-    const bool inside = step < last;
-    for (int i = lane; i < kTileRows * kDepthGranules; i += lanes) {
-      const int row = i / kDepthGranules, g = i % kDepthGranules;
-      xs[my_xs + row * kLd + g] = inside && row0 + row < rows ? x.at[(row0 + row) * ldx + step * kDepthGranules + g] : uvec4(0);
-    }
-    for (int i = lane; i < kTileCols * kDepthGranules; i += lanes) {
-      const int col = i % kTileCols, g = i / kTileCols, granule = step * kDepthGranules + g;
-      ws[my_ws + col * kLd + g] = inside && col0 + col < n && granule < granules ? halves(weights_of(w, k, col0 + col, granule)) : uvec4(0);
-    }
-    barrier();
-    for (int at = 0; inside && at < kDepth; at += kK) {
-      Left left[kDown];
-      for (int i = 0; i < kDown; i++) coopMatLoadNV(left[i], xs, my_xs + i * kM * kLd + at / 8, kLd, false);
-      for (int j = 0; j < kAcross; j++) {
-        Right right;
-        coopMatLoadNV(right, ws, my_ws + j * kN * kLd + at / 8, kLd, true);
-        for (int i = 0; i < kDown; i++) sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+  uvec4 held[kAhead * kOwn];
+  [[unroll]] for (int a = 0; a < kAhead; a++)
+    if (first + a < last)
+      [[unroll]] for (int i = 0; i < kOwn; i++) held[a * kOwn + i] = fetched(first + a, i);
+  // As many barriers for all slices: Mesa's software device takes a subgroup's for the workgroup's.
+  for (int begin = first; begin < first + slice_steps(k); begin += kAhead)
+    [[unroll]] for (int a = 0; a < kAhead; a++) {
+      const int step = begin + a;
+      if (step < last)
+        [[unroll]] for (int i = 0; i < kOwn; i++) put_down(stage, i, held[a * kOwn + i]);
+      if (step + kAhead < last)
+        [[unroll]] for (int i = 0; i < kOwn; i++) held[a * kOwn + i] = fetched(step + kAhead, i);
+      subgroupBarrier();
+      for (int at = 0; step < last && at < kDepth; at += kK) {
+        Left left[kDown];
+        for (int i = 0; i < kDown; i++) coopMatLoadNV(left[i], stages, stage + i * kM * kLd + at / 8, kLd, false);
+        for (int j = 0; j < kAcross; j++) {
+          Right right;
+          coopMatLoadNV(right, stages, stage + kColsAt + j * kN * kLd + at / 8, kLd, true);
+          for (int i = 0; i < kDown; i++) sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+        }
       }
+      subgroupBarrier();
     }
-    barrier();
+  for (int i = 0; i < kDown; i++)
+    for (int j = 0; j < kAcross; j++) coopMatStoreNV(sums[i][j], stages, stage + i * kM * kSumLd + j * kN / 4, kSumLd, false);
+  barrier();
+  int row[kAtOnce], col[kAtOnce];
+  float total[kAtOnce];
+  for (int e = 0; e < kAtOnce; e++) {
+    const int at = e * kThreads + int(gl_LocalInvocationID.x), r = at / kTileCols, c = at % kTileCols;
+    row[e] = r < kTileRows ? tile_row() + r : rows, col[e] = tile_col() + c;
+    total[e] = 0.0;
+    for (int s = 0; s < kSlices; s++)
+      total[e] = total[e] + as_float(stages[s * kStage + min(r, kTileRows - 1) * kSumLd + c / 4][c % 4]);
   }
-  float total[kEach];
-  for (int e = 0; e < kEach; e++) total[e] = 0.0;
-  for (int s = 0; s < kSlices; s++) {
-    if (s == slice)
-      for (int i = 0; i < kDown; i++)
-        for (int j = 0; j < kAcross; j++) coopMatStoreNV(sums[i][j], outs, i * kM * kTileCols + j * kN, kTileCols, false);
-    barrier();
-    for (int e = 0; e < kEach; e++) {
-      const int at = e * all + me;
-      if (at < kTileRows * kTileCols) total[e] = total[e] + outs[at];
-    }
-    barrier();
-  }
-  for (int e = 0; e < kEach; e++) {
-    const int at = e * all + me;
-    if (at < kTileRows * kTileCols) finish_slices(row0 + at / kTileCols, col0 + at % kTileCols, total[e]);
-  }
+  finish_slices(row, col, total);
 }
