@@ -130,6 +130,7 @@ class Gpu {
   Gpu() = default;
   friend class Memory;
   friend class MemoryPlan;
+  friend class SpareMemory;
   // Bytes of a piece at most.
   int64_t max_piece(Parts) const;
   // Whether memory of that place is the device's own, which is what is planned.

@@ -1,14 +1,16 @@
 #include "memory.h"
 
+#include <algorithm>
+
 namespace anneal::vulkan {
 
 Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place, Parts parts)
-    : gpu_(std::move(gpu)), bytes_(bytes) {
+    : gpu_(std::move(gpu)), place_(place), bytes_(bytes), capacity_(bytes) {
   if (bytes <= 0) return;
   Gpu& g = *gpu_;
   const int64_t most = g.max_piece(parts);
   if (bytes > most) {
-    bytes_ = 0;
+    bytes_ = capacity_ = 0;
     throw NoDeviceMemory(g.part_ + " in one piece", bytes, most);
   }
   try {
@@ -49,13 +51,14 @@ void Memory::release() noexcept {
   if (buffer_) gpu_->call.destroy_buffer(gpu_->handle, buffer_, nullptr);
   if (memory_) gpu_->call.free_memory(gpu_->handle, memory_, nullptr);
   gpu_->taken_ -= counted_;
-  buffer_ = memory_ = 0, bytes_ = counted_ = 0, mapped_ = nullptr;
+  buffer_ = memory_ = 0, bytes_ = capacity_ = counted_ = 0, mapped_ = nullptr;
   gpu_.reset();
 }
 
 void Memory::swap(Memory& o) noexcept {
   std::swap(gpu_, o.gpu_), std::swap(buffer_, o.buffer_), std::swap(memory_, o.memory_);
-  std::swap(address_, o.address_), std::swap(bytes_, o.bytes_), std::swap(counted_, o.counted_);
+  std::swap(address_, o.address_), std::swap(place_, o.place_), std::swap(bytes_, o.bytes_);
+  std::swap(capacity_, o.capacity_), std::swap(counted_, o.counted_);
   std::swap(mapped_, o.mapped_);
 }
 
@@ -77,9 +80,57 @@ void MemoryPlan::take() {
       throw NoDeviceMemory(part_ + " in one piece", wish.bytes, most);
   gpu_->plan(part_, bytes());
   for (const Wish& wish : wishes_) {
+    if (wish.met) continue;
     *wish.memory = {};
     *wish.memory = Memory(gpu_, wish.bytes, wish.place, wish.parts);
   }
+}
+
+int64_t MemoryPlan::take(SpareMemory& spare, int64_t limit) {
+  constexpr int64_t kSlack = 4, kSmall = 1 << 16;  // an excess of a fourth, or of so many bytes
+  std::vector<Memory> left = spare.take();
+  for (Wish& wish : wishes_) {
+    Memory* best = nullptr;
+    for (Memory& memory : left)
+      if (memory.place() == wish.place && memory.capacity() >= wish.bytes &&
+          memory.capacity() <= std::max(wish.bytes + wish.bytes / kSlack, kSmall) &&
+          (!best || memory.capacity() < best->capacity()))
+        best = &memory;
+    if (!best) continue;
+    *wish.memory = std::move(*best);
+    *best = {};
+    wish.memory->fit(wish.bytes);
+    wish.met = true;
+  }
+  left.clear();
+  if (const int64_t more = bytes(); held() + more > limit || more > gpu_->available())
+    for (Wish& wish : wishes_) {
+      if (wish.met) *wish.memory = {};
+      wish.met = false;
+    }
+  take();
+  return held();
+}
+
+int64_t MemoryPlan::held() const {
+  int64_t sum = 0;
+  for (const Wish& wish : wishes_)
+    if (gpu_->is_own(wish.place)) sum += wish.memory->capacity();
+  return sum;
+}
+
+std::vector<Memory> MemoryPlan::release() {
+  std::vector<Memory> all;
+  for (const Wish& wish : wishes_) all.push_back(std::move(*wish.memory));
+  return all;
+}
+
+int64_t SpareMemory::bytes(const Gpu& gpu) const {
+  const std::lock_guard lock(mutex_);
+  int64_t sum = 0;
+  for (const Memory& memory : memories_)
+    if (gpu.is_own(memory.place())) sum += memory.capacity();
+  return sum;
 }
 
 }  // namespace anneal::vulkan

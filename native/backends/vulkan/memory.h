@@ -1,6 +1,7 @@
 // Memory of a GPU, and what a call plans to take of it.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,10 @@ class Memory {
   }
   ~Memory();
 
+  Place place() const { return place_; }
+  int64_t capacity() const { return capacity_; }
+  // That it has so many bytes from now on, of those it was taken with.
+  void fit(int64_t bytes) { bytes_ = bytes; }
   vk::Buffer buffer() const { return buffer_; }
   uint64_t address() const { return address_; }
   int64_t bytes() const { return bytes_; }
@@ -40,8 +45,28 @@ class Memory {
   vk::Buffer buffer_ = 0;
   vk::DeviceMemory memory_ = 0;
   uint64_t address_ = 0;
-  int64_t bytes_ = 0, counted_ = 0;  // counted_: of the device's own
+  Place place_ = Place::device;
+  int64_t bytes_ = 0, capacity_ = 0, counted_ = 0;  // counted_: of the device's own
   void* mapped_ = nullptr;
+};
+
+// Memory that calls like one another leave to the next, which drivers are slow to give and to take back. Any thread.
+class SpareMemory {
+ public:
+  void give(std::vector<Memory> memories) {
+    const std::lock_guard lock(mutex_);
+    memories_.swap(memories);
+  }
+  std::vector<Memory> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(memories_, {});
+  }
+  // Of the device's own memory.
+  int64_t bytes(const Gpu&) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Memory> memories_;
 };
 
 // Memory that a call takes: all of it or none.
@@ -58,6 +83,11 @@ class MemoryPlan {
   int64_t bytes() const;  // of the device's own memory, besides what there is
   // Throws NoDeviceMemory, before any is taken where that can be known.
   void take();
+  // The same of what is left there, as far as it is hardly larger than what is asked, and with no more than `limit` bytes of
+  // the device's own in all. Returns how many there are.
+  int64_t take(SpareMemory&, int64_t limit);
+  // What was asked for, to be left to the next call.
+  std::vector<Memory> release();
 
  private:
   struct Wish {
@@ -65,7 +95,10 @@ class MemoryPlan {
     int64_t bytes;
     Memory::Place place;
     Memory::Parts parts;
+    bool met = false;
   };
+  // Bytes of the device's own that wishes take.
+  int64_t held() const;
   std::shared_ptr<Gpu> gpu_;
   std::string part_;
   std::vector<Wish> wishes_;

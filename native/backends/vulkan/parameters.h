@@ -25,6 +25,9 @@ class AdapterParameters final : public backends::PartTrainable {
   void write(int tensor, Part, std::span<const float> from) override;
   void refresh() override;
 
+  // What training passes of it leave to the next.
+  const std::shared_ptr<SpareMemory>& spare() const { return spare_; }
+
   // The destinations of one backward pass, zeros once what was recorded has run. Nothing of it counts before commit().
   void begin(Commands&);
   Gradient gradient(int layer, int projection, bool b) const;
@@ -52,6 +55,7 @@ class AdapterParameters final : public backends::PartTrainable {
   bool has_gradient_ = false;  // else it is zero, whatever its memory holds
   int64_t steps_ = 0;
   backends::AdapterRef version_;
+  std::shared_ptr<SpareMemory> spare_ = std::make_shared<SpareMemory>();
 };
 
 }  // namespace anneal::vulkan

@@ -25,10 +25,13 @@ struct Entry {
   int row, t;  // where its results go
 };
 
-// Of lists by window and group that of a layer's.
-template <class Lists> auto of_layer(Lists& lists, const AttentionSpec& a) {
-  return std::find_if(lists.begin(), lists.end(),
-                      [&](const auto& list) { return list.window == a.window && list.group == a.group(); });
+// Of lists by window and group that of a layer; null: it has none.
+template <class List> const List* of_layer(const std::vector<List>& lists, const LayerSpec& layer) {
+  const AttentionSpec& a = layer.attention;
+  const auto found = std::find_if(lists.begin(), lists.end(), [&](const List& list) {
+    return !layer.delta_rule && list.window == a.window && list.group == a.group();
+  });
+  return found == lists.end() ? nullptr : &*found;
 }
 
 // Bytes of what a layer leaves behind.
@@ -40,7 +43,18 @@ int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t r
 class Pass final : public backends::PartPass {
  public:
   Pass(GpuModel& m, executor::Pool& pool, AdapterParameters* trainable, backends::AdapterRef adapter)
-      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), commands_(m.gpu), staging_(m.gpu) {}
+      : m_(m), pool_(pool), trainable_(trainable), adapter_(std::move(adapter)), commands_(m.gpu), staging_(m.gpu) {
+    if (trainable_) spare_ = trainable_->spare();
+  }
+  ~Pass() override {
+    if (!spare_ || !taken_) return;
+    try {
+      commands_.discard();
+    } catch (const backends::DeviceLost&) {
+      return;
+    }
+    spare_->give(taken_->release());
+  }
 
   std::span<const float> logprobs(int row) const override { return of_row(logprobs_, row); }
   std::span<const float> entropies(int row) const override { return of_row(entropies_, row); }
@@ -76,6 +90,8 @@ class Pass final : public backends::PartPass {
 
   GpuModel& m_;
   executor::Pool& pool_;
+  std::shared_ptr<SpareMemory> spare_;  // of the trainable, which may be gone before
+  std::optional<MemoryPlan> taken_;
   AdapterParameters* trainable_;
   backends::AdapterRef adapter_;
   Commands commands_;
@@ -241,10 +257,9 @@ std::vector<int32_t> Pass::list_uses() {
   for (const LayerSpec& layer : m_.spec.layers) {
     if (layer.delta_rule) continue;
     const AttentionSpec& a = layer.attention;
-    const auto has = [&](const auto& lists) { return of_layer(lists, a) != lists.end(); };
     if (goes_back_on_matrices(m_, a)) {
-      if (!has(uses_)) list_uses_of_pages(a, structures);
-    } else if (!has(pairs_)) {
+      if (!of_layer(uses_, layer)) list_uses_of_pages(a, structures);
+    } else if (!of_layer(pairs_, layer)) {
       list_pairs(a, structures);
     }
   }
@@ -338,7 +353,7 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
       most = std::max(most, each.back());
     }
   }
-  const int64_t available = m_.gpu->available(),
+  const int64_t available = m_.gpu->available() + (spare_ ? spare_->bytes(*m_.gpu) : 0),
                 limit = options.memory_budget > 0 ? std::min(options.memory_budget, available) : available,
                 keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
   // Whatever is kept.
@@ -363,8 +378,13 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
   } else if (fixed > limit) {
     throw backends::NoRoom(fixed, limit);
   }
-  bytes_ = plan.bytes();
-  plan.take();
+  if (spare_) {
+    bytes_ = plan.take(*spare_, limit);
+    taken_ = std::move(plan);
+  } else {
+    bytes_ = plan.bytes();
+    plan.take();
+  }
   device_batch_.write();
 }
 
@@ -535,14 +555,12 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
       again.x_out = 0;
       record_layer(commands_, m_, device_batch_, pages_, states_, l, again, scratch_);
     }
-    const auto pairs = of_layer(pairs_, m_.attention(l));
-    const auto uses = of_layer(uses_, m_.attention(l));
     LayerBackward{commands_,
                   m_,
                   device_batch_,
                   pages_,
-                  pairs == pairs_.end() ? nullptr : &*pairs,
-                  uses == uses_.end() ? nullptr : &*uses,
+                  of_layer(pairs_, m_.spec.layers[size_t(l)]),
+                  of_layer(uses_, m_.spec.layers[size_t(l)]),
                   delta_lists_,
                   l,
                   a,
