@@ -16,8 +16,8 @@ constexpr int kSegmentPositions = 1024;  // of a segment of attention
 constexpr int kManyGroups = 256;         // workgroups that keep a GPU busy,
 constexpr int kManyGroupsOfCpu = 16;     // and a device in software
 constexpr int kSegmentLanes = 17;        // floats of a waiting segment besides its output (shaders/segments.glsl)
-// Of units that wait (shaders/attention_fast.glsl): floats besides the output, bytes of all of them at most, and how many
-// are counted as one, so that recorded commands hold for as long.
+// Of units that wait (shaders/attention_fast.glsl): floats besides the output, bytes of all of them at most, and how
+// many are counted as one, so that recorded commands hold for as long.
 constexpr int kUnitFloats = 2, kMaxWaitingBytes = 64 << 20, kUnitsAtOnce = 4;
 
 // Arrays one after the other, to be moved as one.
@@ -212,8 +212,8 @@ void DeviceBatch::plan(MemoryPlan& plan, GpuModel& m, const Batch& b) {
     }
     const int group = m.attention(l).group();
     if (const AttentionSpec& a = m.attention(l);
-        attends_on_matrices(m, a) && std::none_of(matrix_queries.begin(), matrix_queries.end(),
-                                                  [&](const MatrixQueries& q) { return q.of(a); })) {
+        attends_on_matrices(m, a) &&
+        std::none_of(matrix_queries.begin(), matrix_queries.end(), [&](const MatrixQueries& q) { return q.of(a); })) {
       std::vector<QueryTile> tiles;
       matrix_queries.push_back(plan_matrices(m, b, a, table_of, tiles));
       matrix_queries.back().tiles = uint64_t(arrays.add(tiles));

@@ -80,7 +80,8 @@ class DeviceBatch {
     uint64_t tiles;
     int count, rows;    // tiles, and query rows of one at most
     int across;         // subgroups that have rows together
-    int waiting_units;  // of the keys that a tile sees, each of which has a workgroup of its own; 0: a workgroup has all
+    int waiting_units;  // of the keys that a tile sees, each of which has a workgroup of its own; 0: a workgroup has
+                        // all
     bool of(const AttentionSpec& a) const {
       return group == a.group() && kv_heads == a.kv_heads && head_dim == a.head_dim;
     }

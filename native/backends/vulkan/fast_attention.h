@@ -1,11 +1,12 @@
-// Attention on cooperative matrices (shaders/attention_fast.comp): which layers have it, and what a workgroup has of it.
+// Attention on cooperative matrices (shaders/attention_fast.comp): which layers have it, and what a workgroup has of
+// it.
 #pragma once
 #include "gpu_model.h"
 
 namespace anneal::vulkan {
 
-// Of the fast family, with heads of whole granules and pages that are no codes, on matrices whose places the shader divides
-// among the invocations of a subgroup. Others have the exact family's.
+// Of the fast family, with heads of whole granules and pages that are no codes, on matrices whose places the shader
+// divides among the invocations of a subgroup. Others have the exact family's.
 bool attends_on_matrices(const GpuModel&, const AttentionSpec&);
 
 // Whether their gradients are computed there too (shaders/attention_dq_fast.comp, attention_dkv_fast.comp).

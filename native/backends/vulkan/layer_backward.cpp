@@ -218,8 +218,9 @@ void LayerBackward::output_projection() {
     const struct {
       uint64_t attention, d_attention, delta, units, halves;
       int32_t heads, head_dim, ld, padding;
-    } halves{a.attention,          mem.d_attention.address(), mem.delta.address(),    mem.units.address(),
-             mem.halves.address(), c.heads,                   c.head_dim, m.type.ld(c.q_width()), 0};
+    } halves{a.attention,         mem.d_attention.address(), mem.delta.address(),
+             mem.units.address(), mem.halves.address(),      c.heads,
+             c.head_dim,          m.type.ld(c.q_width()),    0};
     commands.dispatch(m.pipeline(Shader::kAttentionHalves), halves, b.rows, c.heads);
     commands.barrier();
     return;
@@ -241,18 +242,26 @@ void LayerBackward::attention_on_matrices() {
     uint64_t queries, pages, tables, tiles, d_attention, units, lse, delta, d_queries;
     Sight sight;
     int32_t padding;
-  } dq{s.queries.address(),  pages.of(layer).address(), b.tables, q.tiles,
-       mem.halves.address(), mem.units.address(),       a.lse,    mem.delta.address(),
-       mem.d_queries.address(), sight, 0};
+  } dq{s.queries.address(),
+       pages.of(layer).address(),
+       b.tables,
+       q.tiles,
+       mem.halves.address(),
+       mem.units.address(),
+       a.lse,
+       mem.delta.address(),
+       mem.d_queries.address(),
+       sight,
+       0};
   commands.dispatch(m.gpu->matrix_pipeline(Shader::kAttentionDqFast, shape_of(m.spec, c, q.across)), dq, q.count,
                     c.kv_heads);
   const struct {
     uint64_t queries, pages, first_use, uses, d_attention, units, lse, delta, d_keys, d_values;
     Sight sight;
     int32_t padding;
-  } dkv{s.queries.address(),  pages.of(layer).address(), uses->first_use,      uses->uses,
-        mem.halves.address(), mem.units.address(),       a.lse,                mem.delta.address(),
-        mem.d_keys.address(), mem.d_values.address(),    sight,                0};
+  } dkv{s.queries.address(),  pages.of(layer).address(), uses->first_use, uses->uses,
+        mem.halves.address(), mem.units.address(),       a.lse,           mem.delta.address(),
+        mem.d_keys.address(), mem.d_values.address(),    sight,           0};
   commands.dispatch(m.gpu->matrix_pipeline(Shader::kAttentionDkvFast, shape_of(m.spec, c, 0)), dkv, pages.count(),
                     c.kv_heads);
   commands.barrier();

@@ -43,7 +43,7 @@ const int kScoreSize = kPage * kQueries / 4, kOutSize = kSubgroups * kM * kN / 4
 // Of queries, and of gradients of outputs; before that, of the page's keys, and of its values transposed.
 shared uvec4 halves_of[2 * kQueries * kRowLd];
 shared uvec4 sums[kScoreSize > kOutSize ? kScoreSize : kOutSize];
-shared uvec2 lefts[kSubgroups * kM * kK / 4];
+
 shared float row_lse[kQueries], row_delta[kQueries], row_unit[kQueries];
 shared int row_position[kQueries];
 const int kOuts = kQueries * kRowLd;  // where those of gradients of outputs begin
@@ -54,8 +54,8 @@ void main() {
   const int subgroup = int(gl_SubgroupID), lane = int(gl_SubgroupInvocationID);
   const int band = subgroup / kAcross, across = subgroup % kAcross, row = lane / kSharers, part = lane % kSharers;
   // Where bands go their own ways, what one of them has to itself.
-  const int my_left = subgroup * kM * kK / 4, my_sum = (kAcross == 1 ? band * kColumns : subgroup) * kM * kN / 4;
-  const int left_at = my_left + (row * kK + part * kEach) / 4, sum_at = (row * kN + part * kEach) / 4;
+  const int my_left = subgroup * kM * kK / 8, my_sum = (kAcross == 1 ? band * kColumns : subgroup) * kM * kN / 4;
+  const int left_at = left_place(row, part), sum_at = (row * kN + part * kEach) / 4;
   const int key = band * kM + row;
 
   Granules page = page_of(pages, number, kKvHeads, kHeadDim);
@@ -168,10 +168,10 @@ void main() {
               const int of = k * (kK / kN) + c;
               const vec4 four = pass == 0 ? vec4(p[of][e], p[of][e + 1], p[of][e + 2], p[of][e + 3])
                                           : vec4(ds[of][e], ds[of][e + 1], ds[of][e + 2], ds[of][e + 3]);
-              lefts[left_at + (c * kN + e) / 4] = uvec2(packHalf2x16(four.xy * factor), packHalf2x16(four.zw * factor));
+              put_left(my_left, left_at + (c * kN + e) / 4, four * factor);
             }
           subgroupBarrier();
-          coopMatLoadNV(left[k], lefts, my_left, kK / 4, false);
+          coopMatLoadNV(left[k], lefts, my_left, kK / 8, false);
           subgroupBarrier();
         }
         for (int s = 0; s < kMySlices; s++) {

@@ -53,8 +53,8 @@ void main() {
   const int band = subgroup / kAcross, across = subgroup % kAcross, row = lane / kSharers, part = lane % kSharers;
   const Tile tile = tiles.at[gl_WorkGroupID.x];
   const int count = tile.tokens * tile.heads, r = band * kM + row, last = tile.position + tile.tokens - 1;
-  const int my_left = subgroup * kM * kK / 4, my_sum = subgroup * kM * kN / 4;
-  const int left_at = my_left + (row * kK + part * kEach) / 4, sum_at = (row * kN + part * kEach) / 4;
+  const int my_left = subgroup * kM * kK / 8, my_sum = subgroup * kM * kN / 4;
+  const int left_at = left_place(row, part), sum_at = (row * kN + part * kEach) / 4;
 
   Left query[kDim / kK], d_out[kDim / kK];
   for (int k = 0; k < 2 * (kDim / kK); k++) {
@@ -67,14 +67,13 @@ void main() {
         const int at = ((tile.row + of / tile.heads) * kHeads + head * kGroup + tile.head + of % tile.heads) * kHeadGranules + g;
         granule = of_query ? finite_halves(queries.at[at]) : d_attention.at[at];
       }
-      lefts[my_left + 2 * i] = granule.xy;
-      lefts[my_left + 2 * i + 1] = granule.zw;
+      lefts[my_left + i] = granule;
     }
     subgroupBarrier();
     if (of_query)
-      coopMatLoadNV(query[step], lefts, my_left, kK / 4, false);
+      coopMatLoadNV(query[step], lefts, my_left, kK / 8, false);
     else
-      coopMatLoadNV(d_out[step], lefts, my_left, kK / 4, false);
+      coopMatLoadNV(d_out[step], lefts, my_left, kK / 8, false);
     subgroupBarrier();
   }
   const bool inside = r < count;
@@ -144,11 +143,10 @@ void main() {
       for (int c = 0; c < kK / kN; c++)
         for (int e = 0; e < kEach; e += 4) {
           const int of = k * (kK / kN) + c;
-          lefts[left_at + (c * kN + e) / 4] = uvec2(packHalf2x16(vec2(ds[of][e], ds[of][e + 1]) * factor),
-                                                    packHalf2x16(vec2(ds[of][e + 2], ds[of][e + 3]) * factor));
+          put_left(my_left, left_at + (c * kN + e) / 4, vec4(ds[of][e], ds[of][e + 1], ds[of][e + 2], ds[of][e + 3]) * factor);
         }
       subgroupBarrier();
-      coopMatLoadNV(left[k], lefts, my_left, kK / 4, false);
+      coopMatLoadNV(left[k], lefts, my_left, kK / 8, false);
       subgroupBarrier();
     }
     for (int s = 0; s < kMySlices; s++) {

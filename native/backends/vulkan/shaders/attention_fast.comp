@@ -69,8 +69,8 @@ void main() {
   if (first > end) return;
   const int last = waits ? first : end;
   // A matrix of one row after the other, in elements of the shared arrays; and this invocation's place in it.
-  const int my_left = subgroup * kM * kK / 4, my_sum = subgroup * kM * kN / 4;
-  const int left_at = my_left + (row * kK + part * kEach) / 4, sum_at = (row * kN + part * kEach) / 4;
+  const int my_left = subgroup * kM * kK / 8, my_sum = subgroup * kM * kN / 4;
+  const int left_at = left_place(row, part), sum_at = (row * kN + part * kEach) / 4;
 
   int page = tables.at[tile.table + first / kUnitsOfPage];
   fetch_keys(page, head, first * kUnit);
@@ -82,11 +82,10 @@ void main() {
       if (of < count && g < kHeadGranules)
         granule = finite_halves(queries.at[((tile.row + of / tile.heads) * kHeads + head * kGroup + tile.head + of % tile.heads) *
                                                kHeadGranules + g]);
-      lefts[my_left + 2 * i] = granule.xy;
-      lefts[my_left + 2 * i + 1] = granule.zw;
+      lefts[my_left + i] = granule;
     }
     subgroupBarrier();
-    coopMatLoadNV(query[k], lefts, my_left, kK / 4, false);
+    coopMatLoadNV(query[k], lefts, my_left, kK / 8, false);
     subgroupBarrier();
   }
 
@@ -146,11 +145,11 @@ void main() {
       for (int e = 0; e < kEach; e++) high = high > p[c][e] ? high : p[c][e];
     high = largest_of_row(high);
     unit_maximum = high == kLowest ? kLowest : high * factor, unit_sum = 0.0;
-    const float high2 = high * factor2;
+    const float lifted = kLift - high * factor2;
     LOOP for (int c = 0; c < kColumns; c++)
       LOOP for (int e = 0; e < kEach; e++) {
         const float x = p[c][e];
-        p[c][e] = x == kLowest ? 0.0 : exp2(mad(x, factor2, -high2));
+        p[c][e] = x == kLowest ? 0.0 : exp2(mad(x, factor2, lifted));
         unit_sum = unit_sum + p[c][e];
       }
     unit_sum = sum_of_row(unit_sum);
@@ -161,10 +160,10 @@ void main() {
       for (int c = 0; c < kK / kN; c++)
         for (int e = 0; e < kEach; e += 4) {
           const int of = k * (kK / kN) + c;
-          lefts[left_at + (c * kN + e) / 4] = uvec2(packHalf2x16(vec2(p[of][e], p[of][e + 1])), packHalf2x16(vec2(p[of][e + 2], p[of][e + 3])));
+          put_left(my_left, left_at + (c * kN + e) / 4, vec4(p[of][e], p[of][e + 1], p[of][e + 2], p[of][e + 3]));
         }
       subgroupBarrier();
-      coopMatLoadNV(probabilities[k], lefts, my_left, kK / 4, false);
+      coopMatLoadNV(probabilities[k], lefts, my_left, kK / 8, false);
       subgroupBarrier();
     }
     barrier();
@@ -200,7 +199,7 @@ void main() {
   if (waits) {
     if (across == 0 && part == 0) waiting.at[to] = unit_maximum, waiting.at[to + 1] = unit_sum;
   } else if (across == 0 && part == 0 && present(uvec2(lse))) {
-    lse.at[token * kHeads + q_head] = maximum + logarithm(sum);
+    lse.at[token * kHeads + q_head] = maximum + logarithm(sum * kLowered);
   }
   const float inverse = quotient(1.0, sum);
   for (int s = 0; s < kMySlices; s++)

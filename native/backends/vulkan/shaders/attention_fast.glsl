@@ -15,6 +15,10 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Tiles { Tile
 const int kGroup = kHeads / kKvHeads, kHeadGranules = kHeadDim / 8, kDim = (kHeadDim + 31) / 32 * 32;
 const int kUnit = kDim > 128 ? 32 : kPage, kUnitsOfPage = kPage / kUnit;
 
+// Probabilities, and so sums and outputs, are 2^kLift times what they are: so float16 has small ones, and a sum of products with
+// them is far above what one with a zero, of a key that the row does not see, could be aligned to.
+const float kLift = 15.0, kLowered = 1.0 / 32768.0;
+
 int first_unit(Tile tile, int window) { return window > 0 ? max(0, tile.position - window + 1) / kUnit : 0; }
 int last_unit(Tile tile) { return (tile.position + tile.tokens - 1) / kUnit; }
 

@@ -57,5 +57,5 @@ void main() {
   const float inverse = quotient(1.0, sum);
   LOOP for (int p = 0; p < kParts; p++)
     if (p * 64 + me < kHeadDim) put(attention, token * ld + q_head * kHeadDim + p * 64 + me, mad(outs[p], inverse, 0.0));
-  if (me == 0 && present(uvec2(lse))) lse.at[token * kHeads + q_head] = maximum + logarithm(sum);
+  if (me == 0 && present(uvec2(lse))) lse.at[token * kHeads + q_head] = maximum + logarithm(sum * kLowered);
 }

@@ -12,7 +12,6 @@ const int kPer = (kKeysGranules + int(gl_WorkGroupSize.x) - 1) / int(gl_WorkGrou
 const int kScoreMatrices = kAcross > 1 ? kBands * kColumns : kBands;
 
 shared uvec4 sums[(kScoreMatrices > kSubgroups ? kScoreMatrices : kSubgroups) * kM * kN / 4];
-shared uvec2 lefts[kSubgroups * kM * kK / 4];
 
 // Granule j of a page's keys from `key` on, [kDim / 8][kKeys] over the elements, and of their values, [kKeys / 8][kDim].
 uvec4 staged_key(Granules page, int head, int key, int j) {
