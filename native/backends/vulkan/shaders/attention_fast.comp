@@ -37,22 +37,22 @@ uvec4 next[kPer];
 
 void fetch_keys(int page, int head, int key) {
   Granules at = page_of(pages, page, kKvHeads, kHeadDim);
-  for (int i = 0; i < kPer; i++)
+  UNROLLED for (int i = 0; i < kPer; i++)
     next[i] = staged_key(at, head, key, int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x));
 }
 void fetch_values(int page, int head, int key) {
   Granules at = page_of(pages, page, kKvHeads, kHeadDim);
-  for (int i = 0; i < kPer; i++)
+  UNROLLED for (int i = 0; i < kPer; i++)
     next[i] = staged_value(at, head, key, int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x));
 }
 void put_keys() {
-  for (int i = 0; i < kPer; i++) {
+  UNROLLED for (int i = 0; i < kPer; i++) {
     const int j = int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x);
     if (j < kKeysGranules) halves_of[j % kKeys * kKeyLd + j / kKeys] = finite_halves(next[i]);
   }
 }
 void put_values(int written) {
-  for (int i = 0; i < kPer; i++) {
+  UNROLLED for (int i = 0; i < kPer; i++) {
     const int j = int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x);
     if (j < kKeysGranules)
       halves_of[j % kDim * kValueLd + j / kDim] = finite_halves(written_values(next[i], j / kDim, written));
@@ -75,7 +75,7 @@ void main() {
   int page = tables.at[tile.table + first / kUnitsOfPage];
   fetch_keys(page, head, first * kUnit);
   Left query[kDim / kK];
-  for (int k = 0; k < kDim / kK; k++) {
+  UNROLLED for (int k = 0; k < kDim / kK; k++) {
     for (int i = lane; i < kM * kK / 8; i += kWidth) {
       const int of = band * kM + i / (kK / 8), g = k * (kK / 8) + i % (kK / 8);
       uvec4 granule = uvec4(0);
@@ -93,8 +93,8 @@ void main() {
   const float factor = cap > 0.0 ? 1.0 : scale, factor2 = factor * kLog2e;
   float maximum = kLowest, sum = 0.0, unit_maximum = kLowest, unit_sum = 0.0;
   float outs[kMySlices][kEach];
-  for (int s = 0; s < kMySlices; s++)
-    for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
+  UNROLLED for (int s = 0; s < kMySlices; s++)
+    UNROLLED for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
   for (int unit = first; unit <= last; unit++) {
     const int key0 = unit * kUnit;
     put_keys();
@@ -104,9 +104,9 @@ void main() {
 
     Sum scores[kMyColumns];
     if (across < kColumns) {
-      for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
-      for (int k = 0; k < kDim / kK; k++)
-        for (int c = 0; c < kMyColumns; c++) {
+      UNROLLED for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
+      UNROLLED for (int k = 0; k < kDim / kK; k++)
+        UNROLLED for (int c = 0; c < kMyColumns; c++) {
           Right key;
           coopMatLoadNV(key, halves_of, (across * kMyColumns + c) * kN * kKeyLd + k * (kK / 8), kKeyLd, true);
           scores[c] = coopMatMulAddNV(query[k], key, scores[c]);
@@ -115,39 +115,39 @@ void main() {
     // This invocation's part of its row: scores, and then probabilities.
     float p[kColumns][kEach];
     if (kAcross == 1) {
-      for (int c = 0; c < kColumns; c++) {
+      UNROLLED for (int c = 0; c < kColumns; c++) {
         coopMatStoreNV(scores[c], sums, my_sum, kN / 4, false);
         subgroupBarrier();
-        for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
+        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
         subgroupBarrier();
       }
     } else {
       if (across < kColumns)
-        for (int c = 0; c < kMyColumns; c++)
+        UNROLLED for (int c = 0; c < kMyColumns; c++)
           coopMatStoreNV(scores[c], sums, (band * kColumns + across * kMyColumns + c) * kM * kN / 4, kN / 4, false);
       barrier();
-      for (int c = 0; c < kColumns; c++)
-        for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);
+      UNROLLED for (int c = 0; c < kColumns; c++)
+        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);
     }
     if (cap > 0.0)
-      LOOP for (int c = 0; c < kColumns; c++)
-        LOOP for (int e = 0; e < kEach; e++) p[c][e] = tangent(p[c][e] * scale_by_cap) * cap;
+      UNROLLED for (int c = 0; c < kColumns; c++)
+        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = tangent(p[c][e] * scale_by_cap) * cap;
     // Whether each row sees all of it.
     const bool whole = key0 + kUnit - 1 <= tile.position && (window == 0 || key0 > tile.position + tile.tokens - 1 - window);
     if (!whole)
-      for (int c = 0; c < kColumns; c++)
-        for (int e = 0; e < kEach; e++) {
+      UNROLLED for (int c = 0; c < kColumns; c++)
+        UNROLLED for (int e = 0; e < kEach; e++) {
           const int key = key0 + c * kN + part * kEach + e;
           if (key > position || (window != 0 && key <= position - window)) p[c][e] = kLowest;
         }
     float high = kLowest;
-    for (int c = 0; c < kColumns; c++)
-      for (int e = 0; e < kEach; e++) high = high > p[c][e] ? high : p[c][e];
+    UNROLLED for (int c = 0; c < kColumns; c++)
+      UNROLLED for (int e = 0; e < kEach; e++) high = high > p[c][e] ? high : p[c][e];
     high = largest_of_row(high);
     unit_maximum = high == kLowest ? kLowest : high * factor, unit_sum = 0.0;
     const float lifted = kLift - high * factor2;
-    LOOP for (int c = 0; c < kColumns; c++)
-      LOOP for (int e = 0; e < kEach; e++) {
+    UNROLLED for (int c = 0; c < kColumns; c++)
+      UNROLLED for (int e = 0; e < kEach; e++) {
         const float x = p[c][e];
         p[c][e] = x == kLowest ? 0.0 : exp2(mad(x, factor2, lifted));
         unit_sum = unit_sum + p[c][e];
@@ -156,9 +156,9 @@ void main() {
     const vec2 share = shares(maximum, unit_maximum);
     sum = taken_up(sum, unit_sum, share);
     Left probabilities[kUnit / kK];
-    for (int k = 0; k < kUnit / kK; k++) {
-      for (int c = 0; c < kK / kN; c++)
-        for (int e = 0; e < kEach; e += 4) {
+    UNROLLED for (int k = 0; k < kUnit / kK; k++) {
+      UNROLLED for (int c = 0; c < kK / kN; c++)
+        UNROLLED for (int e = 0; e < kEach; e += 4) {
           const int of = k * (kK / kN) + c;
           put_left(my_left, left_at + (c * kN + e) / 4, vec4(p[of][e], p[of][e + 1], p[of][e + 2], p[of][e + 3]));
         }
@@ -171,11 +171,11 @@ void main() {
     barrier();
     if (unit < last) fetch_keys(page, head, key0 + kUnit);
 
-    for (int s = 0; s < kMySlices; s++) {
+    UNROLLED for (int s = 0; s < kMySlices; s++) {
       const int slice = across * kMySlices + s;
       if (slice < kSlices) {
         Sum unit_outs = Sum(0.0);
-        for (int k = 0; k < kUnit / kK; k++) {
+        UNROLLED for (int k = 0; k < kUnit / kK; k++) {
           Right value;
           coopMatLoadNV(value, halves_of, slice * kN * kValueLd + k * (kK / 8), kValueLd, true);
           unit_outs = coopMatMulAddNV(probabilities[k], value, unit_outs);
@@ -183,7 +183,7 @@ void main() {
         coopMatStoreNV(unit_outs, sums, my_sum, kN / 4, false);
       }
       subgroupBarrier();
-      LOOP for (int e = 0; e < kEach; e++) {
+      UNROLLED for (int e = 0; e < kEach; e++) {
         const float next_out = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
         outs[s][e] = waits ? next_out : taken_up(outs[s][e], next_out, share);
       }
@@ -202,8 +202,8 @@ void main() {
     lse.at[token * kHeads + q_head] = maximum + logarithm(sum * kLowered);
   }
   const float inverse = quotient(1.0, sum);
-  for (int s = 0; s < kMySlices; s++)
-    LOOP for (int e = 0; e < kEach; e += 2) {
+  UNROLLED for (int s = 0; s < kMySlices; s++)
+    UNROLLED for (int e = 0; e < kEach; e += 2) {
       const int d = (across * kMySlices + s) * kN + part * kEach + e;
       if (d >= kHeadDim) continue;
       if (waits)
