@@ -161,7 +161,8 @@ DeviceBatch::MatrixQueries DeviceBatch::plan_matrices(const GpuModel& m, const B
     const int rows = rows_of_bands(*m.gpu, across);
     q.across = across;
     tiles = tiles_of(b, all, table_of, q.group, rows);
-    if (b.longest() * q.group > rows / 2 && int64_t(tiles.size()) * a.kv_heads >= kManyGroups) break;
+    const int64_t count = int64_t(tiles.size()), room = count * rows;
+    if (2 * int64_t(b.rows) * q.group >= room && count * a.kv_heads >= kManyGroups) break;
   }
   // Those that see most keys go first.
   std::stable_sort(tiles.begin(), tiles.end(), [](const QueryTile& x, const QueryTile& y) {
