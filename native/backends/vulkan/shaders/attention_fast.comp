@@ -34,6 +34,7 @@ const int kKeys = kUnit;
 const int kKeysSize = kKeys * kKeyLd, kValuesSize = kDim * kValueLd;
 shared uvec4 halves_of[kKeysSize > kValuesSize ? kKeysSize : kValuesSize];  // keys, or values transposed
 uvec4 next[kPer];
+const int kAtOnce = 4;  // slices of outputs, whose chains of matrices do not wait for each other
 
 void fetch_keys(int page, int head, int key) {
   Granules at = page_of(pages, page, kKvHeads, kHeadDim);
@@ -171,23 +172,29 @@ void main() {
     barrier();
     if (unit < last) fetch_keys(page, head, key0 + kUnit);
 
-    UNROLLED for (int s = 0; s < kMySlices; s++) {
-      const int slice = across * kMySlices + s;
-      if (slice < kSlices) {
-        Sum unit_outs = Sum(0.0);
-        UNROLLED for (int k = 0; k < kUnit / kK; k++) {
-          Right value;
-          coopMatLoadNV(value, halves_of, slice * kN * kValueLd + k * (kK / 8), kValueLd, true);
-          unit_outs = coopMatMulAddNV(probabilities[k], value, unit_outs);
+    UNROLLED for (int s0 = 0; s0 < kMySlices; s0 += kAtOnce) {
+      Sum unit_outs[kAtOnce];
+      UNROLLED for (int i = 0; i < kAtOnce; i++) {
+        const int slice = across * kMySlices + s0 + i;
+        unit_outs[i] = Sum(0.0);
+        if (s0 + i < kMySlices && slice < kSlices)
+          UNROLLED for (int k = 0; k < kUnit / kK; k++) {
+            Right value;
+            coopMatLoadNV(value, halves_of, slice * kN * kValueLd + k * (kK / 8), kValueLd, true);
+            unit_outs[i] = coopMatMulAddNV(probabilities[k], value, unit_outs[i]);
+          }
+      }
+      UNROLLED for (int i = 0; i < kAtOnce; i++) {
+        const int s = s0 + i;
+        if (s >= kMySlices) continue;
+        coopMatStoreNV(unit_outs[i], sums, my_sum, kN / 4, false);
+        subgroupBarrier();
+        UNROLLED for (int e = 0; e < kEach; e++) {
+          const float next_out = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
+          outs[s][e] = waits ? next_out : taken_up(outs[s][e], next_out, share);
         }
-        coopMatStoreNV(unit_outs, sums, my_sum, kN / 4, false);
+        subgroupBarrier();
       }
-      subgroupBarrier();
-      UNROLLED for (int e = 0; e < kEach; e++) {
-        const float next_out = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
-        outs[s][e] = waits ? next_out : taken_up(outs[s][e], next_out, share);
-      }
-      subgroupBarrier();
     }
     barrier();
   }
