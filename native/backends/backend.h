@@ -206,6 +206,8 @@ class Backend {
     return whole;
   }
   virtual int recurrent_states() const { return 0; }
+  // Of the logits that a step holds, at most, but for a few rows.
+  virtual int64_t logit_bytes() const { return int64_t(64) << 20; }
   // Before anything else is asked: decides by a text which quantised weights are multiplied with activations as they
   // are, since less than 95 % of their products would be left with activations of 8 bits. The names of these; a device
   // that multiplies all alike has none.

@@ -13,10 +13,8 @@ using model::InvalidInput;
 
 namespace {
 
-// Logits of at most this many bytes are held at a time; longer lists of prompt log-probabilities are computed in pieces
-// (the bits do not depend on where a prefill is cut).
-constexpr int64_t kMaxLogitBytes = int64_t(64) << 20;
-constexpr int64_t kMinLogitRows = 16;  // even if those are more bytes
+// Longer lists of prompt log-probabilities are computed in pieces (the bits do not depend on where a prefill is cut).
+constexpr int64_t kMinLogitRows = 16;  // at a time, even if those are more bytes than Backend::logit_bytes
 constexpr int64_t kMaxStepTokens = 1 << 20;
 
 void check_ids(size_t entry, const char* field, const std::vector<int32_t>& ids, int min, int count, const char* what) {
@@ -195,7 +193,7 @@ bool Stepper::may_wait(const Sequence& s) const {
 
 int64_t Stepper::room() const {
   const int64_t row_bytes = int64_t(backend_.spec().vocab) * int64_t(sizeof(float));
-  return std::max(kMinLogitRows, kMaxLogitBytes / row_bytes) - int64_t(rows_.size());
+  return std::max(kMinLogitRows, backend_.logit_bytes() / row_bytes) - int64_t(rows_.size());
 }
 
 int Stepper::add_run(Sequence& s, int first) {

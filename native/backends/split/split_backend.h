@@ -15,6 +15,7 @@ class SplitBackend final : public backends::Backend {
   const model::ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return second_->name(); }
   int pages() const override { return second_->pages(); }
+  int64_t logit_bytes() const override { return second_->logit_bytes(); }
   int recurrent_states() const override { return std::max(first_->recurrent_states(), second_->recurrent_states()); }
 
   std::vector<std::string> gate_activations(const backends::GateText&) override;

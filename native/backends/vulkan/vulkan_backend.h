@@ -23,6 +23,10 @@ class VulkanBackend final : public backends::PartBackend {
   const char* name() const override { return name_.c_str(); }
   int pages() const override { return pages_.count(); }
   int recurrent_states() const override { return states_.count(); }
+  // As many rows at once as a decode step submits together, of a vocabulary of 256,000; of a small memory less.
+  int64_t logit_bytes() const override {
+    return std::clamp<int64_t>(model_.gpu->facts().memory / 64, int64_t(64) << 20, int64_t(256) << 20);
+  }
 
   std::vector<std::string> gate_activations(const backends::GateText&) override;
   bool set_exact(bool) override;

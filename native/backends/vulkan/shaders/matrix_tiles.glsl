@@ -54,8 +54,8 @@ void finish_outputs(int row[kAtOnce], int col[kAtOnce], float sum[kAtOnce]);
 // Outputs that are sums of `steps` steps: of chains of `each` steps which are added in order, or, if kTransposed, one chain.
 void compute_tile(int steps, int each) {
   Sum sums[kDown][kAcross], total[kDown][kAcross];
-  for (int i = 0; i < kDown; i++)
-    for (int j = 0; j < kAcross; j++) sums[i][j] = Sum(0.0), total[i][j] = Sum(0.0);
+  [[unroll]] for (int i = 0; i < kDown; i++)
+    [[unroll]] for (int j = 0; j < kAcross; j++) sums[i][j] = Sum(0.0), total[i][j] = Sum(0.0);
   uvec4 held[2 * kOwn];  // of the next step and the one after it
   [[unroll]] for (int i = 0; i < kOwn; i++) held[i] = fetched(0, i);
   [[unroll]] for (int i = 0; i < kOwn; i++) held[kOwn + i] = fetched(min(1, steps - 1), i);
@@ -68,43 +68,43 @@ void compute_tile(int steps, int each) {
       if (step < steps) {
         const int later = min(step + 2, steps - 1);
         [[unroll]] for (int i = 0; i < kOwn; i++) held[stage * kOwn + i] = fetched(later, i);
-        for (int at = 0; at < kDepth; at += kK) {
+        [[unroll]] for (int at = 0; at < kDepth; at += kK) {
           Right right[kAcross];
-          for (int j = 0; j < kAcross; j++) {
+          [[unroll]] for (int j = 0; j < kAcross; j++) {
             if (kTransposed)
               coopMatLoadNV(right[j], stages, stage * kStage + kColsAt + at * kColLd + (part_col() + j * kN) / 8, kColLd, false);
             else
               coopMatLoadNV(right[j], stages, stage * kStage + kColsAt + (part_col() + j * kN) * kColLd + at / 8, kColLd, true);
           }
-          for (int i = 0; i < kDown; i++) {
+          [[unroll]] for (int i = 0; i < kDown; i++) {
             Left left;
             coopMatLoadNV(left, stages, stage * kStage + (part_row() + i * kM) * kLd + at / 8, kLd, false);
-            for (int j = 0; j < kAcross; j++) sums[i][j] = coopMatMulAddNV(left, right[j], sums[i][j]);
+            [[unroll]] for (int j = 0; j < kAcross; j++) sums[i][j] = coopMatMulAddNV(left, right[j], sums[i][j]);
           }
         }
         [[unroll]] for (int i = 0; i < kOwn; i++) put_down(1 - stage, i, held[(1 - stage) * kOwn + i]);
         barrier();
         left_of_slice--;
         if (!kTransposed && (left_of_slice == 0 || step == steps - 1)) {
-          for (int i = 0; i < kDown; i++)
-            for (int j = 0; j < kAcross; j++) total[i][j] = total[i][j] + sums[i][j], sums[i][j] = Sum(0.0);
+          [[unroll]] for (int i = 0; i < kDown; i++)
+            [[unroll]] for (int j = 0; j < kAcross; j++) total[i][j] = total[i][j] + sums[i][j], sums[i][j] = Sum(0.0);
           left_of_slice = each;
         }
       }
     }
   const int mine = int(gl_SubgroupID) * kM * kSumLd;
-  for (int i = 0; i < kDown; i++) {
-    for (int j = 0; j < kAcross; j++) {
+  [[unroll]] for (int i = 0; i < kDown; i++) {
+    [[unroll]] for (int j = 0; j < kAcross; j++) {
       if (kTransposed)
         coopMatStoreNV(sums[i][j], stages, mine + j * kN / 4, kSumLd, false);
       else
         coopMatStoreNV(total[i][j], stages, mine + j * kN / 4, kSumLd, false);
     }
     subgroupBarrier();
-    for (int e = 0; e < kEach; e += kAtOnce) {
+    [[unroll]] for (int e = 0; e < kEach; e += kAtOnce) {
       int row[kAtOnce], col[kAtOnce];
       float sum[kAtOnce];
-      for (int f = 0; f < kAtOnce; f++) {
+      [[unroll]] for (int f = 0; f < kAtOnce; f++) {
         const int at = (e + f) * kSubgroupThreads + int(gl_SubgroupInvocationID), c = at % kPartCols;
         row[f] = tile_row() + part_row() + i * kM + at / kPartCols, col[f] = tile_col() + part_col() + c;
         sum[f] = as_float(stages[mine + at / kPartCols * kSumLd + c / 4][c % 4]);

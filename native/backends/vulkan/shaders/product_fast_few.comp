@@ -30,7 +30,7 @@ int tile_row() { return int(gl_WorkGroupID.x) * kTileRows; }
 int tile_col() { return int(gl_WorkGroupID.y) * kTileCols; }
 int own(int i, int count) { return min(i * kSubgroupThreads + int(gl_SubgroupInvocationID), count - 1); }
 
-// As tiles.glsl has it.
+// As matrix_tiles.glsl has it.
 uvec4 fetched(int step, int i) {
   if (i < kOwnRows) {
     const ivec2 at = brought(own(i, kRowGranules));
@@ -54,8 +54,8 @@ void main() {
   const int slice = int(gl_SubgroupID), stage = slice * kStage;
   const int first = first_step(slice, k), last = first_step(slice + 1, k);
   Sum sums[kDown][kAcross];
-  for (int i = 0; i < kDown; i++)
-    for (int j = 0; j < kAcross; j++) sums[i][j] = Sum(0.0);
+  [[unroll]] for (int i = 0; i < kDown; i++)
+    [[unroll]] for (int j = 0; j < kAcross; j++) sums[i][j] = Sum(0.0);
   uvec4 held[kAhead * kOwn];
   [[unroll]] for (int a = 0; a < kAhead; a++)
     if (first + a < last)
@@ -69,27 +69,28 @@ void main() {
       if (step + kAhead < last)
         [[unroll]] for (int i = 0; i < kOwn; i++) held[a * kOwn + i] = fetched(step + kAhead, i);
       subgroupBarrier();
-      for (int at = 0; step < last && at < kDepth; at += kK) {
-        Left left[kDown];
-        for (int i = 0; i < kDown; i++) coopMatLoadNV(left[i], stages, stage + i * kM * kLd + at / 8, kLd, false);
-        for (int j = 0; j < kAcross; j++) {
-          Right right;
-          coopMatLoadNV(right, stages, stage + kColsAt + j * kN * kLd + at / 8, kLd, true);
-          for (int i = 0; i < kDown; i++) sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+      if (step < last)
+        [[unroll]] for (int at = 0; at < kDepth; at += kK) {
+          Left left[kDown];
+          [[unroll]] for (int i = 0; i < kDown; i++) coopMatLoadNV(left[i], stages, stage + i * kM * kLd + at / 8, kLd, false);
+          [[unroll]] for (int j = 0; j < kAcross; j++) {
+            Right right;
+            coopMatLoadNV(right, stages, stage + kColsAt + j * kN * kLd + at / 8, kLd, true);
+            [[unroll]] for (int i = 0; i < kDown; i++) sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+          }
         }
-      }
       subgroupBarrier();
     }
-  for (int i = 0; i < kDown; i++)
-    for (int j = 0; j < kAcross; j++) coopMatStoreNV(sums[i][j], stages, stage + i * kM * kSumLd + j * kN / 4, kSumLd, false);
+  [[unroll]] for (int i = 0; i < kDown; i++)
+    [[unroll]] for (int j = 0; j < kAcross; j++) coopMatStoreNV(sums[i][j], stages, stage + i * kM * kSumLd + j * kN / 4, kSumLd, false);
   barrier();
   int row[kAtOnce], col[kAtOnce];
   float total[kAtOnce];
-  for (int e = 0; e < kAtOnce; e++) {
+  [[unroll]] for (int e = 0; e < kAtOnce; e++) {
     const int at = e * kThreads + int(gl_LocalInvocationID.x), r = at / kTileCols, c = at % kTileCols;
     row[e] = r < kTileRows ? tile_row() + r : rows, col[e] = tile_col() + c;
     total[e] = 0.0;
-    for (int s = 0; s < kSlices; s++)
+    [[unroll]] for (int s = 0; s < kSlices; s++)
       total[e] = total[e] + as_float(stages[s * kStage + min(r, kTileRows - 1) * kSumLd + c / 4][c % 4]);
   }
   finish_slices(row, col, total);

@@ -19,12 +19,12 @@ const bool kTransposed = true;
 
 void finish_outputs(int row[kAtOnce], int col[kAtOnce], float sum[kAtOnce]) {
   float found[kAtOnce];
-  for (int i = 0; i < kAtOnce; i++) {
+  [[unroll]] for (int i = 0; i < kAtOnce; i++) {
     const int r = min(row[i], rows - 1), o = min(col[i], k - 1);
     sum[i] = sum[i] * unit_of(x, r, ldx);
     found[i] = accumulate != 0 ? to.at[r * ldo + o] : 0.0;
   }
-  for (int i = 0; i < kAtOnce; i++)
+  [[unroll]] for (int i = 0; i < kAtOnce; i++)
     if (row[i] < rows && col[i] < k)
       to.at[row[i] * ldo + col[i]] = flushed(accumulate != 0 ? found[i] + sum[i] : sum[i]);
 }

@@ -12,7 +12,7 @@ void add_low_ranks(int row[kAtOnce], int col[kAtOnce], inout float c[kAtOnce]) {
   Granules rows_z = Granules(either(uvec2(z), uvec2(w)));
   Granules b[kAtOnce];
   int rank[kAtOnce], most = 0;
-  for (int i = 0; i < kAtOnce; i++) {
+  [[unroll]] for (int i = 0; i < kAtOnce; i++) {
     const uvec2 mine = of_row.at[any ? row[i] : 0];
     const bool has = any && present(mine);
     LowRank low = Adapter(has ? mine : uvec2(w)).at[has ? projection : 0];
@@ -23,12 +23,12 @@ void add_low_ranks(int row[kAtOnce], int col[kAtOnce], inout float c[kAtOnce]) {
   }
   for (int g = 0; g < granules_of(most); g++) {
     uvec4 left[kAtOnce], right[kAtOnce];
-    for (int i = 0; i < kAtOnce; i++) {
+    [[unroll]] for (int i = 0; i < kAtOnce; i++) {
       const int granules = granules_of(rank[i]), mine = min(g, granules - 1);
       left[i] = rows_z.at[granules > 0 ? row[i] * ldz + mine : 0];
       right[i] = b[i].at[granules > 0 ? (col[i] / 32 * granules + mine) * 32 + col[i] % 32 : 0];
     }
-    for (int i = 0; i < kAtOnce; i++) c[i] = chain(c[i], left[i], right[i], rank[i] - g * kGranule);
+    [[unroll]] for (int i = 0; i < kAtOnce; i++) c[i] = chain(c[i], left[i], right[i], rank[i] - g * kGranule);
   }
 }
 
@@ -38,13 +38,13 @@ void finish_slices(int row[kAtOnce], int col[kAtOnce], float sum[kAtOnce]) {
   Floats addends = Floats(either(uvec2(bias), uvec2(w)));
   float c[kAtOnce];
   int r[kAtOnce], o[kAtOnce];
-  for (int i = 0; i < kAtOnce; i++) {
+  [[unroll]] for (int i = 0; i < kAtOnce; i++) {
     r[i] = min(row[i], rows - 1), o[i] = min(col[i], n - 1);
     const float addend = addends.at[biased ? o[i] : 0];
     c[i] = beginning(r[i], o[i]) + sum[i] * unit_of(x, r[i], ldx);
     if (biased) c[i] = c[i] + addend;
   }
   if (present(uvec2(adapters))) add_low_ranks(r, o, c);
-  for (int i = 0; i < kAtOnce; i++)
+  [[unroll]] for (int i = 0; i < kAtOnce; i++)
     if (row[i] < rows && col[i] < n) write(row[i], col[i], c[i]);
 }
