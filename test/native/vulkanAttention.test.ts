@@ -50,7 +50,7 @@ async function compute(shape: Shape, device: string, dtype: ElementType, kvCache
   if (sliding_window !== undefined)
     writeFileSync(join(weights, "config.json"), JSON.stringify({ ...small, ...heads, ...windowed }));
   const { config, tensors } = await openWeightFiles(weights);
-  const model = await openRuntime({ device }).load({ config, tensors, dtype, kvPages: 40, kvCache });
+  const model = await openRuntime({ device }).load({ config: { ...config, kvCache }, tensors, dtype, kvPages: 40 });
   try {
     const length = pieces.reduce((sum, count) => sum + count, 0);
     const tokens = Int32Array.from({ length }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 8) % config.vocab);
