@@ -12,11 +12,13 @@
  * `--shape` the config.json of any Llama or Qwen3 model. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
- * Where the processor has a matrix unit (AMX), anneal is measured on it as well, as "anneal fast": with `--precision fast`.
+ * Where the processor has a matrix unit (AMX), or a GPU cooperative matrices, anneal is measured on it as well, as "anneal fast": with
+ * `--precision fast`.
  *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
- * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. `--precision fast` has
- * anneal multiply on cooperative matrices, and bounds by those. `--shape tiny --cap 32` tries all of that on a device in software.
+ * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. With `--precision fast`
+ * "anneal" is that which multiplies on cooperative matrices, and bounds are by those. `--shape tiny --cap 32` tries all of that on a
+ * device in software; `--only rl-16x8x256` is an RL step of other numbers.
  *
  * Results go to benchmarks/results/bench.md and bench.svg (of a GPU, bench-vulkan-0.md), `--print`: to the terminal only. Of every piece of work: the median
  * rate and its spread, processor seconds for 1,000 tokens, and what share of the bound anneal reaches. The bound is the sum over a
@@ -62,6 +64,7 @@ const { values: options } = parseArgs({
 });
 const { threads, folder, device, cap } = options;
 const isGpu = device !== "cpu";
+const gpu = isGpu ? (await listGpus()).find(({ id }) => id === device) : undefined;
 const isFast = options.precision === "fast";
 if (isFast && !isGpu) {
   throw new RangeError(
@@ -103,8 +106,11 @@ const python = (packages: string[], file: string, ...args: string[]): string[] |
 /** Programs that compute with a shape's weights, by name. */
 function commands(shape: string, path: string): Record<string, string[] | null> {
   if (isGpu) {
+    const anneal = tsx("anneal.ts", path, threads, device, cap);
+    const fast = [...anneal, "--kernels", "fast"];
     return {
-      anneal: tsx("anneal.ts", path, threads, device, cap, ...(isFast ? ["--kernels", "fast"] : [])),
+      anneal: isFast ? fast : anneal,
+      "anneal fast": gpu?.fast && !isFast ? fast : null,
       "llama.cpp vulkan": tsx("llamaCpp.ts", path, threads, shape, "vulkan"),
       "llama.cpp cuda": tsx("llamaCpp.ts", path, threads, shape, "cuda"),
       torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cuda"),
@@ -137,6 +143,8 @@ const machineRate = {
   best: { bandwidth: 0, operations: 0 } as MachineRate,
   run: null as (() => MachineRate | Promise<MachineRate>) | null,
   async probe(): Promise<MachineRate> {
+    // A GPU keeps its pace.
+    if (isGpu && this.best.bandwidth > 0) return this.best;
     this.run ??= isGpu ? gpuProbe : machineProbe(folder, Number(threads), options.kernels);
     const rate = await this.run();
     this.best = better(this.best, rate);
@@ -255,7 +263,6 @@ if (isWanted("start")) lines.push(...(await starts(rounds)));
 for (const line of lines) say(`  ${line}`);
 
 const model = cpus()[0]?.model.trim() ?? "unknown processor";
-const gpu = isGpu ? (await listGpus()).find(({ id }) => id === device) : undefined;
 const computing = gpu
   ? `${gpu.name} (${gpu.driver}), ${(gpu.memory / 2 ** 30).toFixed(0)} GiB, ${gpu.exact ? "" : "in"}exact; `
   : "";
@@ -272,7 +279,7 @@ const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);
 const document = [
   "# anneal beside its peers",
   `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
-  'Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is. "anneal fast" is `--precision fast`, of processors with a matrix unit.',
+  'Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is. "anneal fast" is `--precision fast`, of devices with a matrix unit.',
   [...notes, ...limits].join("\n"),
   ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, machineRate.best)] : []),
   scores.join("\n"),

@@ -85,10 +85,18 @@ export function workloadsOf(device: string, cap = Number.POSITIVE_INFINITY): Rec
   return Object.fromEntries(all.map(([name, work]) => [name, capped(work)]));
 }
 
-/** Of other numbers than those: decode-COUNTxCONTEXT, rollout-COUNTxCONTEXT, prefill-CONTEXT or lora-COUNTxCONTEXT; null: none of these. */
+/**
+ * Of other numbers than those: decode-COUNTxCONTEXT, rollout-COUNTxCONTEXT, prefill-CONTEXT, lora-COUNTxCONTEXT or
+ * rl-GROUPSxCOUNTxTOKENS; null: none of these.
+ */
 export function workNamed(name: string): Work | null {
   const prefill = /^prefill-([1-9][0-9]*)$/.exec(name);
   if (prefill) return { kind: "prefill", context: Number(prefill[1]) };
+  const groups = /^rl-([1-9][0-9]*)x([1-9][0-9]*)x([1-9][0-9]*)$/.exec(name);
+  if (groups) {
+    const [prompts, count, tokens] = groups.slice(1).map(Number) as [number, number, number];
+    return { kind: "rl", groups: prompts, count, context: 128, tokens, rank: 16 };
+  }
   const rows = /^(decode|rollout|lora)-([1-9][0-9]*)x([1-9][0-9]*)$/.exec(name);
   if (!rows) return null;
   const [count, context] = [Number(rows[2]), Number(rows[3])];
