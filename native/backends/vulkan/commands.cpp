@@ -5,8 +5,8 @@
 namespace anneal::vulkan {
 namespace {
 
-// What a step of a few sequences takes: so long a fence is looked at, since a thread that sleeps wakes late. A device in
-// software needs the processor itself.
+// What a step of a few sequences takes: so long a fence is looked at, since a thread that sleeps wakes late. A device
+// in software needs the processor itself.
 constexpr std::chrono::milliseconds kLook{5};
 
 void look_at(const Gpu& gpu, vk::Fence fence) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory.h"
 #include "shader_words.h"
 
 namespace anneal::vulkan {
@@ -285,7 +286,25 @@ std::vector<uint8_t> Gpu::pipelines() const {
   return data;
 }
 
+template <class F> void Gpu::each_spare(F&& f) const {
+  const std::lock_guard lock(spare_mutex_);
+  for (const auto& weak : spare_)
+    if (const auto spare = weak.lock()) f(*spare);
+}
+
+void Gpu::count_as_spare(const std::shared_ptr<SpareMemory>& spare) {
+  const std::lock_guard lock(spare_mutex_);
+  std::erase_if(spare_, [](const auto& weak) { return weak.expired(); });
+  spare_.push_back(spare);
+}
+
 int64_t Gpu::available() const {
+  int64_t bytes = unused();
+  each_spare([&](const SpareMemory& spare) { bytes += spare.bytes(*this); });
+  return bytes;
+}
+
+int64_t Gpu::unused() const {
   const int64_t found = available_of(instance_call, physical_, has_budget_, heap_);
   return has_budget_ ? found : std::max<int64_t>(0, found - taken_);
 }
@@ -301,6 +320,7 @@ void Gpu::plan(std::string part, int64_t bytes, int64_t largest) {
   if (largest > facts_.max_allocation) throw NoDeviceMemory(part_ + " in one piece", largest, facts_.max_allocation);
   if (bytes <= 0) return;
   if (const int64_t free = available(); bytes > free) throw NoDeviceMemory(part_, bytes, free);
+  if (bytes > unused()) each_spare([](SpareMemory& spare) { spare.take(); });
 }
 
 void Gpu::require_rows(const std::string& part, int rows) const {

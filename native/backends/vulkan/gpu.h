@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ struct GpuArithmetic {
   int max_turns = kNoEnd;
 };
 
+class SpareMemory;
+
 class Gpu {
  public:
   // Of all GPUs with Vulkan 1.2, in the loader's order; empty without a loader.
@@ -85,7 +88,7 @@ class Gpu {
   bool has_doubles() const { return has_doubles_; }
   bool has_budget() const { return has_budget_; }  // tells what others leave of its memory
   bool lost() const { return lost_; }
-  int64_t available() const;                            // bytes that could be taken now in all
+  int64_t available() const;                            // bytes that could be taken now in all, spare ones among them
   int max_groups() const { return max_groups_; }        // of a dispatch, in each direction
   int shared_memory() const { return shared_memory_; }  // bytes of a workgroup
   int max_invocations() const { return max_invocations_; }  // of a workgroup, along x
@@ -93,6 +96,8 @@ class Gpu {
   // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
   // there, and as many at once as the largest piece has: then nothing has been taken.
   void plan(std::string part, int64_t bytes, int64_t largest = 0);
+  // Memory that is let go of where a plan needs it.
+  void count_as_spare(const std::shared_ptr<SpareMemory>&);
 
   // Throws UnusableDevice for more tokens than one dispatch has workgroups.
   bool ends_loops() const { return arithmetic_.max_turns != GpuArithmetic::kNoEnd; }
@@ -136,6 +141,8 @@ class Gpu {
   // Whether memory of that place is the device's own, which is what is planned.
   bool is_own(Place) const;
   void forget_pipelines();
+  int64_t unused() const;  // bytes that nobody has
+  template <class F> void each_spare(F&&) const;
   const Pipeline& make_pipeline(Shader, ElementType, std::vector<uint32_t> constants, int subgroup);
 
   std::shared_ptr<const Instance> instance_;
@@ -151,6 +158,8 @@ class Gpu {
   uint32_t heap_ = 0;              // of a device's own memory
   std::atomic<int64_t> taken_{0};  // bytes of it
   std::string part_ = "a buffer";
+  mutable std::mutex spare_mutex_;
+  std::vector<std::weak_ptr<SpareMemory>> spare_;
   vk::PipelineLayout layout_ = 0;
   vk::PipelineCache cache_ = 0;
   std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;

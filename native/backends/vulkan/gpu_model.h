@@ -17,7 +17,7 @@ struct GpuModel {
   std::vector<RopeTable> ropes;  // those that differ
   std::vector<int> rope_of;      // [layer]; -1: nothing turns
 
-  bool fast;  // products on cooperative matrices
+  bool fast;  // products, and attention where it can be, on cooperative matrices
 
   GpuModel(const ModelSpec&, ElementType, std::shared_ptr<Gpu>, std::unique_ptr<Weights>, bool fast);
   int layers() const { return int(spec.layers.size()); }

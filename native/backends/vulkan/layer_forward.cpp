@@ -196,7 +196,7 @@ struct LayerForward {
       uint64_t waiting, tiles, attention, lse;
       int32_t ld, window, rows, units;
     } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.rows, q.waiting_units};
-    commands.dispatch(m.pipeline(Shader::kAttentionFastMerge, shape_of(m.spec, c, q.across)), merge,
+    commands.dispatch(m.pipeline(Shader::kAttentionFastMerge, shape_of(m.spec, c, 0)), merge,
                       int64_t(q.count) * q.rows, c.kv_heads);
     commands.barrier();
   }

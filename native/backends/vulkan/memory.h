@@ -83,8 +83,8 @@ class MemoryPlan {
   int64_t bytes() const;  // of the device's own memory, besides what there is
   // Throws NoDeviceMemory, before any is taken where that can be known.
   void take();
-  // The same of what is left there, as far as it is hardly larger than what is asked, and with no more than `limit` bytes of
-  // the device's own in all. Returns how many there are.
+  // The same of what is left there, as far as it is hardly larger than what is asked, and with no more than `limit`
+  // bytes of the device's own in all. Returns how many there are.
   int64_t take(SpareMemory&, int64_t limit);
   // What was asked for, to be left to the next call.
   std::vector<Memory> release();

@@ -22,6 +22,7 @@ AdapterParameters::AdapterParameters(const GpuModel& m, executor::Pool& pool, co
       places_(m.spec, spec),
       tensors_(adapter_tensors(m.spec, spec)),
       staging_(m.gpu) {
+  m.gpu->count_as_spare(spare_);
   int64_t blocks = 0;
   for (const TensorShape& t : tensors_) {
     const Place place{size_, t.rows, t.cols, round_up(t.cols, kLanes)};
@@ -161,9 +162,9 @@ void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) 
   // What could be refused comes first: then nothing has been changed.
   auto next = take_adapter_version(model_, spec_);
   Commands commands(model_.gpu);
-  steps_++;
+  const int64_t steps = steps_ + 1;
   const double lr = s.learning_rate, beta1 = s.beta1, beta2 = s.beta2, weight_decay = s.weight_decay;
-  const double bias1 = float(1 - std::pow(beta1, double(steps_))), bias2 = float(1 - std::pow(beta2, double(steps_)));
+  const double bias1 = float(1 - std::pow(beta1, double(steps))), bias2 = float(1 - std::pow(beta2, double(steps)));
   const struct {
     uint64_t w, g, m, v;
     int32_t n;
@@ -185,6 +186,7 @@ void AdapterParameters::step(const backends::OptimizerSettings& s, double norm) 
   commands.dispatch(model_.gpu->pipeline(Shader::kAdamw), parameters, groups_of(size_));
   commands.barrier();
   publish(commands, std::move(next));
+  steps_ = steps;
   zero_grad();
 }
 

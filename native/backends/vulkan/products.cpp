@@ -8,11 +8,11 @@ namespace {
 
 // Rows of codes that an invocation has at once.
 constexpr int kCodeRows = 8;
-// Rows that share weights in shaders/product_few.comp, at most, in 32 KiB of shared memory. Tiles of 64 rows
-// (shaders/product.comp) would be padding with fewer, and fewer workgroups.
+// Rows that share weights in shaders/product_few.comp, at most, in 32 KiB of shared memory. With no more of them, large
+// tiles (shaders/product.comp) would be padding, and fewer workgroups.
 constexpr int kFewRows = 64;
-// Rows are divided among workgroups until these are about as many as a large device has multiprocessors. kMinSharing rows
-// take hardly longer than one: until then it is the chain's latency that takes the time.
+// Rows are divided among workgroups until these are about as many as a large device has multiprocessors. kMinSharing
+// rows take hardly longer than one: until then it is the chain's latency that takes the time.
 constexpr int kBusyGroups = 128, kMinSharing = 8;
 // Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
 // padding.

@@ -43,8 +43,8 @@ struct CodeKernel {
   bool byte_products = false;  // four at once
 };
 
-// A tile of rows and outputs of a workgroup on cooperative matrices. One of few rows has slices of k side by side, and so
-// many steps of each on their way.
+// A tile of rows and outputs of a workgroup on cooperative matrices. One of few rows has slices of k side by side, and
+// so many steps of each on their way.
 struct MatrixTile {
   int rows, cols, ahead = 0;
   bool is_few() const { return ahead > 0; }

@@ -1,6 +1,6 @@
 // Products on the first device there is, against sums taken here: of quantised weights with codes of activations, every
-// format, on cooperative matrices, of few rows of either compute type, and of many by every tile, in every way that they
-// are computed.
+// format, on cooperative matrices, of few rows of either compute type, and of many by every tile, in every way that
+// they are computed.
 #include <cmath>
 #include <cstdio>
 #include <cstring>

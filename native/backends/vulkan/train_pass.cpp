@@ -11,11 +11,12 @@ using backends::TrainRow;
 
 namespace {
 
-// Of a piece of logits: the more rows it has, the more chains of products over a vocabulary are computed at once. As much as
-// a share of the memory that a pass may take, if that leaves room for all else, but not less than the first of these.
+// Of a piece of logits: the more rows it has, the more chains of products over a vocabulary are computed at once. As
+// much as a share of the memory that a pass may take, if that leaves room for all else, but not less than the first of
+// these.
 constexpr int64_t kMinLogitBytes = int64_t(64) << 20, kMaxLogitBytes = int64_t(1) << 30;
 constexpr int64_t kLogitShare = 16;
-constexpr int64_t kPairBytes = 8;                   // of a block of logits, or a row (shaders/head_rows.comp)
+constexpr int64_t kHeadBlockBytes = 8;  // of a block of logits, or a row (shaders/head_rows.comp)
 
 // A prediction: the hidden state of row `hidden` of the batch, the token that came, and what logits are multiplied
 // with.
@@ -50,8 +51,8 @@ class Pass final : public backends::PartPass {
     if (!spare_ || !taken_) return;
     try {
       commands_.discard();
-    } catch (const backends::DeviceLost&) {
-      return;
+    } catch (const std::exception&) {
+      return;  // it may still be read
     }
     spare_->give(taken_->release());
   }
@@ -255,7 +256,7 @@ std::vector<int32_t> Pass::list_uses() {
   }
   entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
   for (const LayerSpec& layer : m_.spec.layers) {
-    if (layer.delta_rule) continue;
+    if (layer.delta_rule || !trainable_) continue;
     const AttentionSpec& a = layer.attention;
     if (goes_back_on_matrices(m_, a)) {
       if (!of_layer(uses_, layer)) list_uses_of_pages(a, structures);
@@ -278,13 +279,10 @@ std::vector<int32_t> Pass::list_uses() {
 // Of what is done backwards.
 void Pass::require_turns() const {
   const int longest = batch_.longest();
-  for (const LayerSpec& layer : m_.spec.layers) {
-    if (const auto& d = layer.delta_rule) {
+  for (const LayerSpec& layer : m_.spec.layers)
+    if (const auto& d = layer.delta_rule)
       m_.gpu->require_turns("the gradient of the delta rule over " + std::to_string(longest) + " tokens",
                             longest * delta_turns_back(*d));
-      continue;
-    }
-  }
   for (const PagePairs& pairs : pairs_)
     for (const PairChunk& chunk : pairs.chunks)
       if (chunk.blocks > max_pair_tiles(*m_.gpu))
@@ -310,7 +308,7 @@ void Pass::plan_logits(MemoryPlan& plan, int64_t bytes) {
   const int vocab = m_.spec.vocab, hidden = m_.spec.hidden;
   const int64_t logits = int64_t(vocab) * 4, residual = trainable_ ? t.row_bytes(vocab) : 0,
                 halves = trainable_ && m_.fast ? half_bytes(vocab) : 0, normed = t.row_bytes(hidden),
-                blocks = (blocks_of_row(vocab) + 1) * kPairBytes;
+                blocks = (blocks_of_row(vocab) + 1) * kHeadBlockBytes;
   const int64_t most = std::min(kMaxLogitBytes, m_.gpu->facts().max_allocation) / logits;
   const int64_t rows = std::clamp(bytes / (logits + residual + halves + normed + blocks), kMinLogitBytes / logits,
                                   std::max(most, kMinLogitBytes / logits));
@@ -353,7 +351,7 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
       most = std::max(most, each.back());
     }
   }
-  const int64_t available = m_.gpu->available() + (spare_ ? spare_->bytes(*m_.gpu) : 0),
+  const int64_t available = m_.gpu->available(),
                 limit = options.memory_budget > 0 ? std::min(options.memory_budget, available) : available,
                 keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
   // Whatever is kept.
@@ -429,7 +427,7 @@ bool Pass::head_forward() {
     commands_.barrier();
     const int64_t blocks = blocks_of_row(vocab), groups = groups_of_row(vocab);
     const uint64_t entries = entry_list_ + uint64_t(e) * 8,
-                   row_pairs = head_blocks_.address() + uint64_t(per_ * blocks * kPairBytes);
+                   row_pairs = head_blocks_.address() + uint64_t(per_ * blocks * kHeadBlockBytes);
     const struct {
       uint64_t logits, entries, blocks;
       int32_t n, padding;

@@ -11,7 +11,7 @@
 #include "requests.glsl"
 
 layout(local_size_x_id = 1) in;
-layout(constant_id = 1) const int kThreads = 256;  // a power of two, 256 or more
+const int kThreads = int(gl_WorkGroupSize.x);  // a power of two, 256 or more
 const int kMaxTop = 64;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Lists { uint at[]; };
