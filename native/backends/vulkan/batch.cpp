@@ -36,9 +36,7 @@ class Arrays {
   std::vector<char> bytes_;
 };
 
-int many_groups(const GpuModel& m) {
-  return m.gpu->facts().type == vk::kCpu ? kManyGroupsOfCpu : kManyGroups;
-}
+int many_groups(const GpuModel& m) { return m.gpu->facts().type == vk::kCpu ? kManyGroupsOfCpu : kManyGroups; }
 
 // Tiles of up to `rows` queries of sequences.
 std::vector<QueryTile> tiles_of(const Batch& b, const std::vector<int>& sequences, const std::vector<int32_t>& table_of,

@@ -62,7 +62,7 @@ class DeviceBatch {
     bool empty() const { return count == 0; }
   };
   struct Queries {
-    int group;  // query heads to a key-value head
+    int group;            // query heads to a key-value head
     QueryTiles tiles[2];  // of sequences with few queries each, and of the others
   };
   std::vector<Queries> queries;

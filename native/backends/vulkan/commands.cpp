@@ -12,8 +12,7 @@ constexpr std::chrono::milliseconds kLook{5};
 void look_at(const Gpu& gpu, vk::Fence fence) {
   if (gpu.facts().type == vk::kCpu) return;
   const auto end = std::chrono::steady_clock::now() + kLook;
-  while (gpu.call.get_fence_status(gpu.handle, fence) == vk::kNotReady && std::chrono::steady_clock::now() < end) {
-  }
+  while (gpu.call.get_fence_status(gpu.handle, fence) == vk::kNotReady && std::chrono::steady_clock::now() < end) {}
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ bool is_due() { return countdown >= 0 && countdown-- == 0; }
 template <class... P> using Function = vk::Result (*)(P...);
 // A function of the driver, which fails when it is its turn.
 template <auto Member> struct Failing;
-template <class... P, Function<P...> vk::DeviceFunctions::*Member> struct Failing<Member> {
+template <class... P, Function<P...> vk::DeviceFunctions::* Member> struct Failing<Member> {
   static vk::Result call(P... arguments) { return is_due() ? fault : (real.*Member)(arguments...); }
 };
 // The work itself is done: a fence that is waited for must be.
@@ -338,8 +338,8 @@ void test_small_heap(const std::vector<Numbers>& all) {
       const int64_t wanted_now = needed;
       if (!refused_with(needed - 1)) told(call, "needs less than it says, " + std::to_string(wanted_now) + " bytes");
       if (needed != wanted_now)
-        told(call, "does not know what it needs: " + std::to_string(wanted_now) + " bytes, then " +
-                       std::to_string(needed));
+        told(call,
+             "does not know what it needs: " + std::to_string(wanted_now) + " bytes, then " + std::to_string(needed));
       refused = refused_with(needed);
     }
     if (refused)

@@ -228,8 +228,14 @@ void LayerBackward::output_projection() {
   const struct {
     uint64_t attention, d_attention, delta, d_rounded;
     int32_t heads, head_dim, ld, padding;
-  } delta{a.attention, mem.d_attention.address(),    mem.delta.address(), mem.d_attended.address(), c.heads,
-          c.head_dim,  m.type.ld(c.q_width()), 0};
+  } delta{a.attention,
+          mem.d_attention.address(),
+          mem.delta.address(),
+          mem.d_attended.address(),
+          c.heads,
+          c.head_dim,
+          m.type.ld(c.q_width()),
+          0};
   commands.dispatch(m.pipeline(Shader::kAttentionDelta), delta, b.rows, c.heads);
   commands.barrier();
 }

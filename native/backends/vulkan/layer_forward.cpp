@@ -144,7 +144,8 @@ struct LayerForward {
                cap > 0 ? scale / cap : 0,
                0,
                split > 1 ? waiting : 0};
-      commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads, split);
+      commands.dispatch(m.pipeline(Shader::kAttention, shape_of(m.spec, c, q.rows)), attend, q.count, c.kv_heads,
+                        split);
       waiting += uint64_t(DeviceBatch::waiting_bytes(m, q, c));
       merges |= split > 1;
     }
@@ -158,7 +159,8 @@ struct LayerForward {
         uint64_t waiting, tiles, attention, lse;
         int32_t ld, window, segments, padding;
       } merge{waiting, q.at, a.attention, a.lse, type.ld(c.q_width()), c.window, split, 0};
-      commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads, q.rows);
+      commands.dispatch(m.pipeline(Shader::kAttentionMerge, shape_of(m.spec, c, q.rows)), merge, q.count, c.kv_heads,
+                        q.rows);
       waiting += uint64_t(DeviceBatch::waiting_bytes(m, q, c));
     }
     commands.barrier();
@@ -196,8 +198,8 @@ struct LayerForward {
       uint64_t waiting, tiles, attention, lse;
       int32_t ld, window, rows, units;
     } merge{b.segments, q.tiles, a.attention, a.lse, type.ld(c.q_width()), c.window, q.rows, q.waiting_units};
-    commands.dispatch(m.pipeline(Shader::kAttentionFastMerge, shape_of(m.spec, c, 0)), merge,
-                      int64_t(q.count) * q.rows, c.kv_heads);
+    commands.dispatch(m.pipeline(Shader::kAttentionFastMerge, shape_of(m.spec, c, 0)), merge, int64_t(q.count) * q.rows,
+                      c.kv_heads);
     commands.barrier();
   }
 
@@ -338,14 +340,8 @@ void record_lora_down(Commands& commands, const GpuModel& m, const DeviceBatch& 
     const struct {
       uint64_t x, adapters, z;
       int32_t rows, k, ldx, ldz, projection, padding;
-    } parameters{x,
-                 b.adapters,
-                 s.z[p].address(),
-                 b.rows,
-                 k,
-                 m.type.granules(k),
-                 m.type.granules(b.rank),
-                 layer * kProjections + p,
+    } parameters{x, b.adapters,         s.z[p].address(),        b.rows,
+                 k, m.type.granules(k), m.type.granules(b.rank), layer * kProjections + p,
                  0};
     commands.dispatch(m.pipeline(Shader::kLoraDown, {0, uint32_t(at_once)}), parameters, (b.rank + kPanel - 1) / kPanel,
                       (b.rows + at_once - 1) / at_once);

@@ -128,7 +128,8 @@ void test_few(const std::shared_ptr<Gpu>& gpu, ElementType type, int k, int most
   const auto rounded = [&](float x) { return type.bf16 ? widened(narrowed(x)) : x; };
   const int ld = type.ld(k);
   Random random;
-  std::vector<float> left(size_t(most_rows) * ld, NAN), right(size_t(kOutputs) * k), begins(size_t(most_rows) * kOutputs);
+  std::vector<float> left(size_t(most_rows) * ld, NAN), right(size_t(kOutputs) * k),
+      begins(size_t(most_rows) * kOutputs);
   for (int row = 0; row < most_rows; row++)
     for (int i = 0; i < k; i++) left[size_t(row) * ld + i] = rounded(random.number());
   for (float& x : right) x = rounded(random.number());

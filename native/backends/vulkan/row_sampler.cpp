@@ -171,8 +171,7 @@ bool RowSampler::write(std::span<const RowRequest> requests) {
 }
 
 void RowSampler::add_key(RecordingKey& key) const {
-  key.insert(key.end(), {asked_.size(), given_.address(), temporaries_.address(), blocks_.address(),
-                         found_.address()});
+  key.insert(key.end(), {asked_.size(), given_.address(), temporaries_.address(), blocks_.address(), found_.address()});
 }
 
 void RowSampler::record(Commands& commands, uint64_t logits) const {
@@ -193,7 +192,8 @@ void RowSampler::record(Commands& commands, uint64_t logits) const {
                blocks_.address(),
                vocab_,
                0};
-  commands.dispatch(gpu_->pipeline(Shader::kSample, {}, {uint32_t(threads(*gpu_))}), parameters, int64_t(asked_.size()));
+  commands.dispatch(gpu_->pipeline(Shader::kSample, {}, {uint32_t(threads(*gpu_))}), parameters,
+                    int64_t(asked_.size()));
 }
 
 std::vector<size_t> RowSampler::read(std::span<const RowRequest> requests, std::span<RowResult> results) {

@@ -37,7 +37,7 @@ enum Op : uint32_t {
   kReturnValue = 254,
   kSDot = 4450,
 };
-constexpr uint32_t kSqrt = 31, kInverseSqrt = 32, kFma = 50;  // of GLSL.std.450
+constexpr uint32_t kSqrt = 31, kInverseSqrt = 32, kFma = 50;           // of GLSL.std.450
 constexpr uint32_t kUnroll = 1, kDontUnroll = 2, kMinIterations = 16;  // controls of a loop
 constexpr uint32_t kFloat64 = 10, kDotProductOfBytes = 6018, kDotProduct = 6019, kNoContraction = 42;
 constexpr size_t kHeader = 5, kBound = 3;  // words before the first instruction; which is above all ids

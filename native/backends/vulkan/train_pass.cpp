@@ -110,8 +110,8 @@ class Pass final : public backends::PartPass {
   bool entropy_gradient_ = false, is_behind_ = false;  // is_behind_: another device has the layers before these
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
-  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_, results_, lists_,
-      derivatives_;
+  Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_,
+      results_, lists_, derivatives_;
   std::vector<PagePairs> pairs_;
   std::vector<PageUses> uses_;
   int64_t pair_bytes_ = 0;               // of the largest of their chunks
@@ -438,8 +438,13 @@ bool Pass::head_forward() {
       const struct {
         uint64_t logits, entries, blocks, rows, results;
         int32_t n, sums_entropy;
-      } of_rows{logits_.address(), entries, head_blocks_.address(), row_pairs, results_.address() + uint64_t(e) * 12,
-                vocab, entropy};
+      } of_rows{logits_.address(),
+                entries,
+                head_blocks_.address(),
+                row_pairs,
+                results_.address() + uint64_t(e) * 12,
+                vocab,
+                entropy};
       commands_.dispatch(m_.pipeline(Shader::kHeadRows), of_rows, count);
       commands_.barrier();
     };
