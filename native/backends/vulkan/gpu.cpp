@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "memory.h"
 #include "shader_words.h"
 
 namespace anneal::vulkan {
@@ -292,7 +291,7 @@ template <class F> void Gpu::each_spare(F&& f) const {
     if (const auto spare = weak.lock()) f(*spare);
 }
 
-void Gpu::count_as_spare(const std::shared_ptr<SpareMemory>& spare) {
+void Gpu::count_as_spare(const std::shared_ptr<Spare>& spare) {
   const std::lock_guard lock(spare_mutex_);
   std::erase_if(spare_, [](const auto& weak) { return weak.expired(); });
   spare_.push_back(spare);
@@ -300,7 +299,7 @@ void Gpu::count_as_spare(const std::shared_ptr<SpareMemory>& spare) {
 
 int64_t Gpu::available() const {
   int64_t bytes = unused();
-  each_spare([&](const SpareMemory& spare) { bytes += spare.bytes(*this); });
+  each_spare([&](const Spare& spare) { bytes += spare.bytes(); });
   return bytes;
 }
 
@@ -320,7 +319,7 @@ void Gpu::plan(std::string part, int64_t bytes, int64_t largest) {
   if (largest > facts_.max_allocation) throw NoDeviceMemory(part_ + " in one piece", largest, facts_.max_allocation);
   if (bytes <= 0) return;
   if (const int64_t free = available(); bytes > free) throw NoDeviceMemory(part_, bytes, free);
-  if (bytes > unused()) each_spare([](SpareMemory& spare) { spare.take(); });
+  if (bytes > unused()) each_spare([](Spare& spare) { spare.let_go(); });
 }
 
 void Gpu::require_rows(const std::string& part, int rows) const {

@@ -69,7 +69,13 @@ struct GpuArithmetic {
   int max_turns = kNoEnd;
 };
 
-class SpareMemory;
+// Memory that nobody uses, and that is let go of where a plan needs it. Any thread.
+class Spare {
+ public:
+  virtual ~Spare() = default;
+  virtual int64_t bytes() const = 0;  // of the device's own memory
+  virtual void let_go() = 0;
+};
 
 class Gpu {
  public:
@@ -96,8 +102,7 @@ class Gpu {
   // What memory is taken for from here on ("the model's weights"). Throws NoDeviceMemory unless so many bytes of it are
   // there, and as many at once as the largest piece has: then nothing has been taken.
   void plan(std::string part, int64_t bytes, int64_t largest = 0);
-  // Memory that is let go of where a plan needs it.
-  void count_as_spare(const std::shared_ptr<SpareMemory>&);
+  void count_as_spare(const std::shared_ptr<Spare>&);
 
   // Throws UnusableDevice for more tokens than one dispatch has workgroups.
   bool ends_loops() const { return arithmetic_.max_turns != GpuArithmetic::kNoEnd; }
@@ -135,7 +140,6 @@ class Gpu {
   Gpu() = default;
   friend class Memory;
   friend class MemoryPlan;
-  friend class SpareMemory;
   // Bytes of a piece at most.
   int64_t max_piece(Parts) const;
   // Whether memory of that place is the device's own, which is what is planned.
@@ -159,7 +163,7 @@ class Gpu {
   std::atomic<int64_t> taken_{0};  // bytes of it
   std::string part_ = "a buffer";
   mutable std::mutex spare_mutex_;
-  std::vector<std::weak_ptr<SpareMemory>> spare_;
+  std::vector<std::weak_ptr<Spare>> spare_;
   vk::PipelineLayout layout_ = 0;
   vk::PipelineCache cache_ = 0;
   std::map<std::pair<Shader, std::vector<uint32_t>>, Pipeline> pipelines_;

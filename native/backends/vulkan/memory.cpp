@@ -125,11 +125,10 @@ std::vector<Memory> MemoryPlan::release() {
   return all;
 }
 
-int64_t SpareMemory::bytes(const Gpu& gpu) const {
+int64_t SpareMemory::bytes() const {
   const std::lock_guard lock(mutex_);
   int64_t sum = 0;
-  for (const Memory& memory : memories_)
-    if (gpu.is_own(memory.place())) sum += memory.capacity();
+  for (const Memory& memory : memories_) sum += memory.own_bytes();
   return sum;
 }
 

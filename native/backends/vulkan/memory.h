@@ -28,6 +28,7 @@ class Memory {
 
   Place place() const { return place_; }
   int64_t capacity() const { return capacity_; }
+  int64_t own_bytes() const { return counted_; }  // of the device's own memory
   // That it has so many bytes from now on, of those it was taken with.
   void fit(int64_t bytes) { bytes_ = bytes; }
   vk::Buffer buffer() const { return buffer_; }
@@ -51,7 +52,7 @@ class Memory {
 };
 
 // Memory that calls like one another leave to the next, which drivers are slow to give and to take back. Any thread.
-class SpareMemory {
+class SpareMemory final : public Spare {
  public:
   void give(std::vector<Memory> memories) {
     const std::lock_guard lock(mutex_);
@@ -61,8 +62,8 @@ class SpareMemory {
     const std::lock_guard lock(mutex_);
     return std::exchange(memories_, {});
   }
-  // Of the device's own memory.
-  int64_t bytes(const Gpu&) const;
+  int64_t bytes() const override;
+  void let_go() override { take(); }
 
  private:
   mutable std::mutex mutex_;
