@@ -9,27 +9,13 @@ import { randomFolder } from "../../benchmarks/modelShapes.js";
 import { listGpus, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { pagesFrom } from "./referenceModel.js";
+import { mixedTokens, smallShape } from "./smallShape.js";
 
 const gpu = (await listGpus()).find(({ problem, exact }) => problem === "" && exact);
 const folder = mkdtempSync(join(tmpdir(), "anneal-gpu-attention-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const quiet = { slot: -1, recurrent: 0, sample: false, outputIndex: 0 };
 const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from(values).buffer)];
-
-const small = {
-  model_type: "llama",
-  architectures: ["LlamaForCausalLM"],
-  hidden_act: "silu",
-  hidden_size: 64,
-  intermediate_size: 64,
-  num_hidden_layers: 1,
-  vocab_size: 128,
-  max_position_embeddings: 4096,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  torch_dtype: "bfloat16",
-};
 
 type ElementType = "float32" | "bfloat16";
 type KvCache = "exact" | "int8";
@@ -44,16 +30,16 @@ interface Shape {
 async function compute(shape: Shape, device: string, dtype: ElementType, kvCache: KvCache, pieces: number[]) {
   const file = join(folder, "config.json");
   const { sliding_window, ...heads } = shape;
-  writeFileSync(file, JSON.stringify({ ...small, ...heads }));
+  writeFileSync(file, JSON.stringify({ ...smallShape, ...heads }));
   const weights = randomFolder(folder, file);
   const windowed = { model_type: "mistral", architectures: ["MistralForCausalLM"], sliding_window };
   if (sliding_window !== undefined)
-    writeFileSync(join(weights, "config.json"), JSON.stringify({ ...small, ...heads, ...windowed }));
+    writeFileSync(join(weights, "config.json"), JSON.stringify({ ...smallShape, ...heads, ...windowed }));
   const { config, tensors } = await openWeightFiles(weights);
   const model = await openRuntime({ device }).load({ config: { ...config, kvCache }, tensors, dtype, kvPages: 40 });
   try {
     const length = pieces.reduce((sum, count) => sum + count, 0);
-    const tokens = Int32Array.from({ length }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 8) % config.vocab);
+    const tokens = mixedTokens(length, config.vocab);
     const blocks = pagesFrom(0, length, model);
     const found: number[] = [];
     let position = 0;

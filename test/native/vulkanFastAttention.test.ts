@@ -9,6 +9,7 @@ import { randomFolder } from "../../benchmarks/modelShapes.js";
 import { type DeviceModel, listGpus, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { pagesFrom } from "./referenceModel.js";
+import { mixedTokens, smallShape } from "./smallShape.js";
 
 const gpu = (await listGpus()).find(({ problem, fast }) => problem === "" && fast);
 const folder = mkdtempSync(join(tmpdir(), "anneal-gpu-attention-"));
@@ -17,21 +18,12 @@ const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from
 const norm = (values: Float32Array) => Math.hypot(...values);
 
 const small = {
+  ...smallShape,
   model_type: "qwen3",
   architectures: ["Qwen3ForCausalLM"],
-  hidden_act: "silu",
-  hidden_size: 64,
-  intermediate_size: 64,
-  num_hidden_layers: 1,
   num_attention_heads: 2,
   num_key_value_heads: 1,
   head_dim: 64,
-  vocab_size: 128,
-  max_position_embeddings: 4096,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  torch_dtype: "bfloat16",
 };
 type Shape = Partial<typeof small> & { window?: number; softCap?: number };
 
@@ -102,7 +94,7 @@ describe.skipIf(gpu === undefined)("attention on cooperative matrices", () => {
   ])(
     "has one set of bits for %s",
     async (_, shape, length) => {
-      const row = Int32Array.from({ length }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 8) % small.vocab_size);
+      const row = mixedTokens(length, small.vocab_size);
       const [fast, exact] = [await load(shape, gpu!.id, "fast"), await load(shape, "cpu")];
       try {
         const whole = await logprobs(fast, row, length);

@@ -9,29 +9,14 @@ import { randomFolder } from "../../benchmarks/modelShapes.js";
 import { listGpus, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { promptLogprobs } from "./referenceModel.js";
+import { mixedTokens, smallShape } from "./smallShape.js";
 
 const gpu = (await listGpus()).find(({ problem, exact }) => problem === "" && exact);
 const folder = mkdtempSync(join(tmpdir(), "anneal-gpu-long-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const bits = (values: Iterable<number>) => [...new Uint32Array(Float32Array.from(values).buffer)];
 
-const small = {
-  model_type: "llama",
-  architectures: ["LlamaForCausalLM"],
-  hidden_act: "silu",
-  hidden_size: 64,
-  intermediate_size: 64,
-  num_hidden_layers: 1,
-  num_attention_heads: 1,
-  num_key_value_heads: 1,
-  head_dim: 64,
-  vocab_size: 128,
-  max_position_embeddings: 4096,
-  rms_norm_eps: 1e-6,
-  rope_theta: 10000,
-  tie_word_embeddings: true,
-  torch_dtype: "bfloat16",
-};
+const small = { ...smallShape, num_attention_heads: 1, num_key_value_heads: 1, head_dim: 64 };
 type Shape = Partial<typeof small>;
 
 /** What a row comes to, and the gradients of an adapter by it. */
@@ -41,7 +26,7 @@ async function compute(shape: Shape, device: string, dtype: "float32" | "bfloat1
   const { config, tensors } = await openWeightFiles(randomFolder(folder, file));
   const model = await openRuntime({ device }).load({ config, tensors, dtype, kvPages: 40 });
   try {
-    const tokens = Int32Array.from({ length }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 8) % config.vocab);
+    const tokens = mixedTokens(length, config.vocab);
     const found: Record<string, number[]> = { prompt: bits(await promptLogprobs(model, tokens)) };
     const targets = ["q_proj", "k_proj", "v_proj", "down_proj"];
     const trainer = await model.trainAdapter({ rank: 4, alpha: 8, rslora: false, targets }, { seed: 3n });

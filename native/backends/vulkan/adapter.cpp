@@ -56,10 +56,11 @@ std::shared_ptr<AdapterVersion> take_adapter_version(const GpuModel& m, const Lo
 
 namespace {
 
-void write_table(Staging& staging, const AdapterVersion& version) {
+// What stands before the parts in a version's memory.
+std::vector<LowRank> table_of(const AdapterVersion& version) {
   std::vector<LowRank> table;
   for (const auto& layer : version.layers) table.insert(table.end(), layer.begin(), layer.end());
-  staging.write(version.memory, 0, table.data(), int64_t(table.size() * sizeof(LowRank)));
+  return table;
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ void write_table(Staging& staging, const AdapterVersion& version) {
 void record_adapter_version(Commands& commands, const GpuModel& m, const LoraSpec& spec,
                             const std::function<FloatRows(int layer, int projection, bool b)>& masters,
                             Staging& staging, const AdapterVersion& version) {
-  write_table(staging, version);
+  const std::vector<LowRank> table = table_of(version);
+  staging.write(version.memory, 0, table.data(), int64_t(table.size() * sizeof(LowRank)));
   for (const Part& part : Places(m, spec).parts) {
     const FloatRows from = masters(part.layer, part.projection, part.b);
     const struct {
@@ -83,6 +85,8 @@ bool fill_adapter_version(const GpuModel& m, executor::Pool& pool, const LoraSpe
                           const backends::AdapterValues& values, Staging& staging, AdapterVersion& version) {
   const Places places(m, spec);
   std::vector<char> packed(size_t(places.bytes), 0);
+  const std::vector<LowRank> table = table_of(version);
+  std::memcpy(packed.data(), table.data(), table.size() * sizeof(LowRank));
   if (!pool.each(int64_t(places.parts.size()), [&](int64_t i, int) {
         const Part& part = places.parts[size_t(i)];
         pack_rows(m.type, values(part.layer, part.projection, part.b), part.cols, part.rows, part.cols,
@@ -90,7 +94,6 @@ bool fill_adapter_version(const GpuModel& m, executor::Pool& pool, const LoraSpe
       }))
     return false;
   staging.write(version.memory, 0, packed.data(), places.bytes);
-  write_table(staging, version);
   return true;
 }
 

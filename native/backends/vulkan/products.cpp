@@ -11,9 +11,10 @@ constexpr int kCodeRows = 8;
 // Rows that share weights in shaders/product_few.comp, at most, in 32 KiB of shared memory. With no more of them, large
 // tiles (shaders/product.comp) would be padding, and fewer workgroups.
 constexpr int kFewRows = 64;
-// Rows are divided among workgroups until these are about as many as a large device has multiprocessors. kMinSharing
-// rows take hardly longer than one: until then it is the chain's latency that takes the time.
-constexpr int kBusyGroups = 128, kMinSharing = 8;
+// Of a large GPU: work is divided so that all have some.
+constexpr int kMultiprocessors = 128;
+// Rows are divided until then. So many take hardly longer than one: it is the chain's latency that takes the time.
+constexpr int kMinSharing = 8;
 // Up to here weights are read once or twice by invocations of few rows; tiles, which read them once, are mostly
 // padding.
 constexpr int kTiledRows = 16;
@@ -28,8 +29,6 @@ constexpr int kSmallMatrixTile = 2;
 // Workgroups that keep a device busy: where a tile has fewer, the next one is taken.
 constexpr int kBusyMatrixGroups = 96, kBusySmallGroups = 64;
 
-// Of a large GPU: tiles are chosen so that all have some.
-constexpr int kMultiprocessors = 128;
 // What an output costs by a tile of kTiles, beside the largest: the smaller it is, the more often shared memory is read
 // for it.
 constexpr double kTileCosts[] = {1, 1.1, 1.3, 2, 3, 8};
@@ -82,7 +81,7 @@ int64_t turns_of_few(ElementType type, int k, int rows) {
 int few_rows_at_once(const Gpu& gpu, ElementType type, int n, int k, int rows) {
   int at_once = int(std::bit_ceil(uint32_t(std::min(rows, kFewRows))));
   const auto groups = [&] { return int64_t(n + kPanel - 1) / kPanel * ((rows + at_once - 1) / at_once); };
-  while (at_once > kMinSharing && groups() < kBusyGroups) at_once /= 2;
+  while (at_once > kMinSharing && groups() < kMultiprocessors) at_once /= 2;
   while (at_once > 1 && !gpu.takes_turns(turns_of_few(type, k, at_once))) at_once /= 2;
   return at_once;
 }

@@ -35,6 +35,19 @@ template <class List> const List* of_layer(const std::vector<List>& lists, const
   return found == lists.end() ? nullptr : &*found;
 }
 
+// One list after the other, and where each begins: [lists + 1].
+template <class T> struct Joined {
+  std::vector<int32_t> first;
+  std::vector<T> all;
+  explicit Joined(const std::vector<std::vector<T>>& lists) {
+    for (const auto& list : lists) {
+      first.push_back(int32_t(all.size()));
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    first.push_back(int32_t(all.size()));
+  }
+};
+
 // Bytes of what a layer leaves behind.
 int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t rows) {
   constexpr int kParts = 16;  // each begins on 16 bytes
@@ -184,15 +197,9 @@ template <class Add> void Pass::list_pairs(const AttentionSpec& a, Add&& add) {
   PairChunk chunk;
   const auto end_chunk = [&] {
     chunk.tiles = int(tiles.size());
-    std::vector<int32_t> first_use;
-    std::vector<PairUse> uses;
-    for (auto& of_page : by_page) {
-      first_use.push_back(int32_t(uses.size()));
-      uses.insert(uses.end(), of_page.begin(), of_page.end());
-      of_page.clear();
-    }
-    first_use.push_back(int32_t(uses.size()));
-    chunk.tile_list = add(tiles), chunk.first_use = add(first_use), chunk.uses = add(uses);
+    const Joined uses(by_page);
+    for (auto& of_page : by_page) of_page.clear();
+    chunk.tile_list = add(tiles), chunk.first_use = add(uses.first), chunk.uses = add(uses.all);
     pair_bytes_ = std::max(pair_bytes_, chunk.slots * slot_bytes);
     found.chunks.push_back(chunk);
     chunk = {}, tiles.clear();
@@ -228,14 +235,8 @@ template <class Add> void Pass::list_uses_of_pages(const AttentionSpec& a, Add&&
       if (first < end)
         by_page[size_t(s.blocks[block])].push_back({s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
     }
-  std::vector<int32_t> first_use;
-  std::vector<PageUse> uses;
-  for (const auto& of_page : by_page) {
-    first_use.push_back(int32_t(uses.size()));
-    uses.insert(uses.end(), of_page.begin(), of_page.end());
-  }
-  first_use.push_back(int32_t(uses.size()));
-  uses_.push_back({a.window, a.group(), add(first_use), add(uses)});
+  const Joined uses(by_page);
+  uses_.push_back({a.window, a.group(), add(uses.first), add(uses.all)});
 }
 
 // Entries, and which queries see a page, as shaders read them; what is an address becomes a place among them.
