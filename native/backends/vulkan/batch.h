@@ -33,7 +33,7 @@ struct Batch {
 // Tokens that a convolution reads before its own, the most of all layers.
 int lead_of(const ModelSpec&);
 
-// Query rows that a workgroup of attention has, as shaders/segments.glsl and attention_fast.glsl have them.
+// Query rows that a workgroup of attention has, as shaders/queries.glsl has them.
 struct QueryTile {
   int32_t row, tokens, position, head, heads, table;
 };

@@ -14,7 +14,7 @@ constexpr int kTurnsOfPairs = 160;
 // p and ds; where keys are codes ds times their scales besides.
 int pair_arrays(const GpuModel& m) { return m.spec.kv_cache == KvCache::int8 ? 3 : 2; }
 
-// As shaders/attention_backward.glsl has it.
+// As shaders/sight.glsl has it.
 struct Sight {
   int32_t window;
   float scale, cap, scale_by_cap, inverse_cap;

@@ -51,10 +51,10 @@ struct PagePairs {
   std::vector<PairChunk> chunks;
 };
 
-// A sequence, from row `first` on, that sees a page as its block: tokens from `row`, which stands at `position`, up to
-// before `end` (shaders/attention_dkv_fast.comp).
+// A sequence that sees a page as its block: tokens from `row`, which stands at `position`, up to before `end`
+// (shaders/attention_dkv_fast.comp).
 struct PageUse {
-  int32_t first, row, position, end, block;
+  int32_t row, position, end, block;
 };
 // Which sequences see which pages, where layers with a window and a group go back on cooperative matrices: addresses.
 struct PageUses {

@@ -233,7 +233,7 @@ template <class Add> void Pass::list_uses_of_pages(const AttentionSpec& a, Add&&
       const int first = std::max(0, block * kPage - s.position);
       const int end = a.window ? std::min(s.rows, (block + 1) * kPage + a.window - 1 - s.position) : s.rows;
       if (first < end)
-        by_page[size_t(s.blocks[block])].push_back({s.row0, s.row0 + first, s.position + first, s.row0 + end, block});
+        by_page[size_t(s.blocks[block])].push_back({s.row0 + first, s.position + first, s.row0 + end, block});
     }
   const Joined uses(by_page);
   uses_.push_back({a.window, a.group(), add(uses.first), add(uses.all)});

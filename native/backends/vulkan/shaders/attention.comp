@@ -8,7 +8,6 @@
 #include "arithmetic.glsl"
 #include "functions.glsl"
 #include "buffers.glsl"
-#include "rows.glsl"
 #include "weights.glsl"
 #include "pages.glsl"
 #include "segments.glsl"
@@ -88,11 +87,7 @@ vec4 vector_of(uvec4 g, int vector) {
   const uvec2 pairs = vector == 0 ? g.xy : g.zw;
   return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
 }
-// The chain of a sum taken up over four elements, in the order of all products here.
-float chain_of(float c, vec4 x, vec4 y) {
-  if (kBf16) return mad(x[2], y[2], mad(x[3], y[3], mad(x[0], y[0], mad(x[1], y[1], c))));
-  return mad(x[3], y[3], mad(x[2], y[2], mad(x[1], y[1], mad(x[0], y[0], c))));
-}
+// The first `count` of four elements of chain().
 float chain_of_first(float c, vec4 x, vec4 y, int count) {
   if (kBf16) {
     if (count > 1) c = mad(x[1], y[1], c);
@@ -215,7 +210,7 @@ void main() {
             UNROLL for (int r = 0; r < kKeyRows; r++) {
               const vec4 q = qs[key_row + r][at];
               UNROLL for (int j = 0; j < kOwnKeys; j++)
-                score[r][j] = kHeadDim % 4 == 0 ? chain_of(score[r][j], q, key[j])
+                score[r][j] = kHeadDim % 4 == 0 ? chain_of_four(score[r][j], q, key[j])
                                                 : chain_of_first(score[r][j], q, key[j], kHeadDim - at * 4);
             }
           }
@@ -317,7 +312,7 @@ void main() {
             const int at = page * kPageVectors + (batch * kValueBatch + b) * kVectors + v;
             UNROLL for (int r = 0; r < kOutRows; r++) {
               const vec4 weights = ps[out_row + r][at];
-              UNROLL for (int p = 0; p < kParts; p++) outs[r][p] = chain_of(outs[r][p], weights, value[p]);
+              UNROLL for (int p = 0; p < kParts; p++) outs[r][p] = chain_of_four(outs[r][p], weights, value[p]);
             }
           }
       }

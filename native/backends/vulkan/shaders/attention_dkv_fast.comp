@@ -12,10 +12,9 @@
 #include "attention_fast.glsl"
 #include "attention_fast_backward.glsl"
 
-// A sequence, from row `first` on, that sees a page as its block: tokens from `row`, which stands at `position`, up to
-// before `end`.
+// A sequence that sees a page as its block: tokens from `row`, which stands at `position`, up to before `end`.
 struct Use {
-  int first, row, position, end, block;
+  int row, position, end, block;
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Uses { Use at[]; };
 
@@ -66,7 +65,7 @@ void main() {
     halves_of[j % kPage * kRowLd + g] = g < kHeadGranules ? finite_halves(page.at[at + j]) : uvec4(0);
   }
   barrier();
-  UNROLLED for (int k = 0; k < kDim / kK; k++) coopMatLoadNV(keys[k], halves_of, band * kM * kRowLd + k * (kK / 8), kRowLd, false);
+  [[unroll]] for (int k = 0; k < kDim / kK; k++) coopMatLoadNV(keys[k], halves_of, band * kM * kRowLd + k * (kK / 8), kRowLd, false);
   barrier();
   for (int j = me; j < kPage * kDim / 8; j += all) {
     const int d = j % kDim, g = j / kDim;
@@ -74,13 +73,13 @@ void main() {
         d < kHeadDim ? finite_halves(page.at[at + key_granules(kHeadDim) + g * kHeadDim + d]) : uvec4(0);
   }
   barrier();
-  UNROLLED for (int k = 0; k < kDim / kK; k++)
+  [[unroll]] for (int k = 0; k < kDim / kK; k++)
     coopMatLoadNV(values[k], halves_of, k * kK * (kPage / 8) + band * kM / 8, kPage / 8, true);
   barrier();
 
   float dk[kMySlices][kEach], dv[kMySlices][kEach];
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e++) dk[s][e] = 0.0, dv[s][e] = 0.0;
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e++) dk[s][e] = 0.0, dv[s][e] = 0.0;
   for (int u = first_use.at[number]; u < first_use.at[number + 1]; u++) {
     const Use use = uses.at[u];
     const int rows = (use.end - use.row) * kGroup, my_key = use.block * kPage + key;
@@ -88,7 +87,7 @@ void main() {
     float next_lse = 0.0, next_delta = 0.0, next_unit = 0.0;
     for (int row0 = -kQueries; row0 < rows; row0 += kQueries) {
       if (row0 >= 0) {
-        UNROLLED for (int i = 0; i < kPer; i++) {
+        [[unroll]] for (int i = 0; i < kPer; i++) {
           const int j = me + i * all, to = j / (kDim / 8) * kRowLd + j % (kDim / 8);
           if (j < kQueries * kDim / 8) halves_of[to] = finite_halves(next_queries[i]), halves_of[kOuts + to] = next_outs[i];
         }
@@ -100,7 +99,7 @@ void main() {
       }
       const int next0 = row0 + kQueries;
       if (next0 < rows) {
-        UNROLLED for (int i = 0; i < kPer; i++) {
+        [[unroll]] for (int i = 0; i < kPer; i++) {
           const int j = me + i * all, r = next0 + j / (kDim / 8), g = j % (kDim / 8);
           next_queries[i] = next_outs[i] = uvec4(0);
           if (j < kQueries * kDim / 8 && r < rows && g < kHeadGranules) {
@@ -117,12 +116,12 @@ void main() {
 
       // Of this invocation's part of a key's row: p and ds.
       float p[kColumns][kEach], ds[kColumns][kEach];
-      UNROLLED for (int pass = 0; pass < 2; pass++) {
+      [[unroll]] for (int pass = 0; pass < 2; pass++) {
         if (across < kColumns)
-          UNROLLED for (int c = 0; c < kMyColumns; c++) {
+          [[unroll]] for (int c = 0; c < kMyColumns; c++) {
             const int column = across * kMyColumns + c;
             Sum products = Sum(0.0);
-            UNROLLED for (int k = 0; k < kDim / kK; k++) {
+            [[unroll]] for (int k = 0; k < kDim / kK; k++) {
               Right right;
               coopMatLoadNV(right, halves_of, (pass == 0 ? 0 : kOuts) + column * kN * kRowLd + k * (kK / 8), kRowLd, true);
               if (pass == 0)
@@ -134,8 +133,8 @@ void main() {
           }
         if (kAcross > 1) barrier();
         else subgroupBarrier();
-        UNROLLED for (int c = 0; c < kColumns; c++)
-          UNROLLED for (int e = 0; e < kEach; e++) {
+        [[unroll]] for (int c = 0; c < kColumns; c++)
+          [[unroll]] for (int e = 0; e < kEach; e++) {
             const float found = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);
             if (pass == 0)
               p[c][e] = found;
@@ -146,8 +145,8 @@ void main() {
         else subgroupBarrier();
       }
       float most_p = 0.0, most_ds = 0.0;
-      UNROLLED for (int c = 0; c < kColumns; c++)
-        UNROLLED for (int e = 0; e < kEach; e++) {
+      [[unroll]] for (int c = 0; c < kColumns; c++)
+        [[unroll]] for (int e = 0; e < kEach; e++) {
           const int r = c * kN + part * kEach + e;
           vec2 found = vec2(0.0);
           // The gradient of an output comes by its unit: so goes the probability.
@@ -159,12 +158,12 @@ void main() {
           most_p = max(most_p, found.x), most_ds = max(most_ds, abs(found.y));
         }
       const int shift_p = shift_of(largest_of_row(most_p)), shift_ds = shift_of(largest_of_row(most_ds));
-      UNROLLED for (int pass = 0; pass < 2; pass++) {
+      [[unroll]] for (int pass = 0; pass < 2; pass++) {
         const float factor = power(pass == 0 ? shift_p : shift_ds), back = power(pass == 0 ? -shift_p : -shift_ds);
         Left left[kQueries / kK];
-        UNROLLED for (int k = 0; k < kQueries / kK; k++) {
-          UNROLLED for (int c = 0; c < kK / kN; c++)
-            UNROLLED for (int e = 0; e < kEach; e += 4) {
+        [[unroll]] for (int k = 0; k < kQueries / kK; k++) {
+          [[unroll]] for (int c = 0; c < kK / kN; c++)
+            [[unroll]] for (int e = 0; e < kEach; e += 4) {
               const int of = k * (kK / kN) + c;
               const vec4 four = pass == 0 ? vec4(p[of][e], p[of][e + 1], p[of][e + 2], p[of][e + 3])
                                           : vec4(ds[of][e], ds[of][e + 1], ds[of][e + 2], ds[of][e + 3]);
@@ -174,11 +173,11 @@ void main() {
           coopMatLoadNV(left[k], lefts, my_left, kK / 8, false);
           subgroupBarrier();
         }
-        UNROLLED for (int s = 0; s < kMySlices; s++) {
+        [[unroll]] for (int s = 0; s < kMySlices; s++) {
           const int slice = across * kMySlices + s;
           if (slice < kSlices) {
             Sum products = Sum(0.0);
-            UNROLLED for (int k = 0; k < kQueries / kK; k++) {
+            [[unroll]] for (int k = 0; k < kQueries / kK; k++) {
               Right right;
               coopMatLoadNV(right, halves_of, (pass == 0 ? kOuts : 0) + k * kK * kRowLd + slice * (kN / 8), kRowLd, false);
               products = coopMatMulAddNV(left[k], right, products);
@@ -186,7 +185,7 @@ void main() {
             coopMatStoreNV(products, sums, my_sum, kN / 4, false);
           }
           subgroupBarrier();
-          UNROLLED for (int e = 0; e < kEach; e++) {
+          [[unroll]] for (int e = 0; e < kEach; e++) {
             const float next = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
             if (pass == 0)
               dv[s][e] = mad(next, back, dv[s][e]);
@@ -201,8 +200,8 @@ void main() {
   }
 
   Floats to_keys = gradients_of(d_keys, number, kKvHeads, kHeadDim), to_values = gradients_of(d_values, number, kKvHeads, kHeadDim);
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e++) {
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e++) {
       const int d = (across * kMySlices + s) * kN + part * kEach + e, to = (head * kPage + key) * kHeadDim + d;
       if (d >= kHeadDim) continue;
       to_keys.at[to] = flushed(dk[s][e]);

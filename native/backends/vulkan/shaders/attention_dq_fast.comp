@@ -30,19 +30,19 @@ shared uvec4 key_halves[kKeys * kKeyLd], value_halves[kDim * kValueLd];
 // Scores, or gradients by probabilities: this invocation's part of its row of what a band's matrices have.
 #define PART_OF_ROW(matrices, part_of_row)                                                                     \
   if (kAcross == 1) {                                                                                          \
-    UNROLLED for (int c = 0; c < kColumns; c++) {                                                                       \
+    [[unroll]] for (int c = 0; c < kColumns; c++) {                                                                       \
       coopMatStoreNV(matrices[c], sums, my_sum, kN / 4, false);                                                \
       subgroupBarrier();                                                                                       \
-      UNROLLED for (int e = 0; e < kEach; e++) part_of_row[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);      \
+      [[unroll]] for (int e = 0; e < kEach; e++) part_of_row[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);      \
       subgroupBarrier();                                                                                       \
     }                                                                                                          \
   } else {                                                                                                     \
     if (across < kColumns)                                                                                     \
-      UNROLLED for (int c = 0; c < kMyColumns; c++)                                                                     \
+      [[unroll]] for (int c = 0; c < kMyColumns; c++)                                                                     \
         coopMatStoreNV(matrices[c], sums, (band * kColumns + across * kMyColumns + c) * kM * kN / 4, kN / 4, false); \
     barrier();                                                                                                 \
-    UNROLLED for (int c = 0; c < kColumns; c++)                                                                         \
-      UNROLLED for (int e = 0; e < kEach; e++)                                                                          \
+    [[unroll]] for (int c = 0; c < kColumns; c++)                                                                         \
+      [[unroll]] for (int e = 0; e < kEach; e++)                                                                          \
         part_of_row[c][e] = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);       \
     barrier();                                                                                                 \
   }
@@ -57,7 +57,7 @@ void main() {
   const int left_at = left_place(row, part), sum_at = (row * kN + part * kEach) / 4;
 
   Left query[kDim / kK], d_out[kDim / kK];
-  UNROLLED for (int k = 0; k < 2 * (kDim / kK); k++) {
+  [[unroll]] for (int k = 0; k < 2 * (kDim / kK); k++) {
     const bool of_query = k < kDim / kK;
     const int step = of_query ? k : k - kDim / kK;
     for (int i = lane; i < kM * kK / 8; i += kWidth) {
@@ -81,14 +81,14 @@ void main() {
   const int of_row = inside ? (tile.row + r / tile.heads) * kHeads + head * kGroup + tile.head + r % tile.heads : 0;
   const float my_lse = lse.at[of_row], my_delta = delta.at[of_row], unit = units.at[of_row];
   float outs[kMySlices][kEach];
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
 
   const int first = sight.window > 0 ? max(0, tile.position - sight.window + 1) / kKeys * kKeys : 0;
   uvec4 next_keys[kPer], next_values[kPer];
   for (int key0 = first - kKeys; key0 <= last; key0 += kKeys) {
     if (key0 >= first) {
-      UNROLLED for (int i = 0; i < kPer; i++) {
+      [[unroll]] for (int i = 0; i < kPer; i++) {
         const int j = me + i * all;
         if (j < kKeysGranules) {
           key_halves[j % kKeys * kKeyLd + j / kKeys] = finite_halves(next_keys[i]);
@@ -100,7 +100,7 @@ void main() {
     const int next0 = key0 + kKeys;
     if (next0 <= last) {
       Granules page = page_of(pages, tables.at[tile.table + next0 / kPage], kKvHeads, kHeadDim);
-      UNROLLED for (int i = 0; i < kPer; i++) {
+      [[unroll]] for (int i = 0; i < kPer; i++) {
         next_keys[i] = staged_key(page, head, next0, me + i * all);
         next_values[i] = staged_value(page, head, next0, me + i * all);
       }
@@ -110,9 +110,9 @@ void main() {
     float ds[kColumns][kEach], dp[kColumns][kEach];
     Sum scores[kMyColumns];
     if (across < kColumns) {
-      UNROLLED for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
-      UNROLLED for (int k = 0; k < kDim / kK; k++)
-        UNROLLED for (int c = 0; c < kMyColumns; c++) {
+      [[unroll]] for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
+      [[unroll]] for (int k = 0; k < kDim / kK; k++)
+        [[unroll]] for (int c = 0; c < kMyColumns; c++) {
           Right key;
           coopMatLoadNV(key, key_halves, (across * kMyColumns + c) * kN * kKeyLd + k * (kK / 8), kKeyLd, true);
           scores[c] = coopMatMulAddNV(query[k], key, scores[c]);
@@ -120,9 +120,9 @@ void main() {
     }
     PART_OF_ROW(scores, ds)
     if (across < kColumns) {
-      UNROLLED for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
-      UNROLLED for (int k = 0; k < kDim / kK; k++)
-        UNROLLED for (int c = 0; c < kMyColumns; c++) {
+      [[unroll]] for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
+      [[unroll]] for (int k = 0; k < kDim / kK; k++)
+        [[unroll]] for (int c = 0; c < kMyColumns; c++) {
           Right value;
           coopMatLoadNV(value, value_halves, k * kK * kValueLd + (across * kMyColumns + c) * (kN / 8), kValueLd, false);
           scores[c] = coopMatMulAddNV(d_out[k], value, scores[c]);
@@ -130,8 +130,8 @@ void main() {
     }
     PART_OF_ROW(scores, dp)
     float most = 0.0;
-    UNROLLED for (int c = 0; c < kColumns; c++)
-      UNROLLED for (int e = 0; e < kEach; e++) {
+    [[unroll]] for (int c = 0; c < kColumns; c++)
+      [[unroll]] for (int e = 0; e < kEach; e++) {
         const int key = key0 + c * kN + part * kEach + e;
         ds[c][e] = inside && seen(sight, key, position) ? gradients(sight, ds[c][e], dp[c][e] * unit, my_lse, my_delta).y : 0.0;
         most = max(most, abs(ds[c][e]));
@@ -139,9 +139,9 @@ void main() {
     const int shift = shift_of(largest_of_row(most));
     const float factor = power(shift), back = power(-shift);
     Left left[kKeys / kK];
-    UNROLLED for (int k = 0; k < kKeys / kK; k++) {
-      UNROLLED for (int c = 0; c < kK / kN; c++)
-        UNROLLED for (int e = 0; e < kEach; e += 4) {
+    [[unroll]] for (int k = 0; k < kKeys / kK; k++) {
+      [[unroll]] for (int c = 0; c < kK / kN; c++)
+        [[unroll]] for (int e = 0; e < kEach; e += 4) {
           const int of = k * (kK / kN) + c;
           put_left(my_left, left_at + (c * kN + e) / 4, vec4(ds[of][e], ds[of][e + 1], ds[of][e + 2], ds[of][e + 3]) * factor);
         }
@@ -149,11 +149,11 @@ void main() {
       coopMatLoadNV(left[k], lefts, my_left, kK / 8, false);
       subgroupBarrier();
     }
-    UNROLLED for (int s = 0; s < kMySlices; s++) {
+    [[unroll]] for (int s = 0; s < kMySlices; s++) {
       const int slice = across * kMySlices + s;
       if (slice < kSlices) {
         Sum products = Sum(0.0);
-        UNROLLED for (int k = 0; k < kKeys / kK; k++) {
+        [[unroll]] for (int k = 0; k < kKeys / kK; k++) {
           Right key;
           coopMatLoadNV(key, key_halves, k * kK * kKeyLd + slice * (kN / 8), kKeyLd, false);
           products = coopMatMulAddNV(left[k], key, products);
@@ -161,15 +161,15 @@ void main() {
         coopMatStoreNV(products, sums, my_sum, kN / 4, false);
       }
       subgroupBarrier();
-      UNROLLED for (int e = 0; e < kEach; e++) outs[s][e] = mad(as_float(sums[my_sum + sum_at + e / 4][e % 4]), back, outs[s][e]);
+      [[unroll]] for (int e = 0; e < kEach; e++) outs[s][e] = mad(as_float(sums[my_sum + sum_at + e / 4][e % 4]), back, outs[s][e]);
       subgroupBarrier();
     }
     barrier();
   }
 
   if (!inside) return;
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e++) {
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e++) {
       const int d = (across * kMySlices + s) * kN + part * kEach + e;
       if (d < kHeadDim) d_queries.at[of_row * kHeadDim + d] = flushed(outs[s][e]);
     }

@@ -38,22 +38,22 @@ const int kAtOnce = 4;  // slices of outputs, whose chains of matrices do not wa
 
 void fetch_keys(int page, int head, int key) {
   Granules at = page_of(pages, page, kKvHeads, kHeadDim);
-  UNROLLED for (int i = 0; i < kPer; i++)
+  [[unroll]] for (int i = 0; i < kPer; i++)
     next[i] = staged_key(at, head, key, int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x));
 }
 void fetch_values(int page, int head, int key) {
   Granules at = page_of(pages, page, kKvHeads, kHeadDim);
-  UNROLLED for (int i = 0; i < kPer; i++)
+  [[unroll]] for (int i = 0; i < kPer; i++)
     next[i] = staged_value(at, head, key, int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x));
 }
 void put_keys() {
-  UNROLLED for (int i = 0; i < kPer; i++) {
+  [[unroll]] for (int i = 0; i < kPer; i++) {
     const int j = int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x);
     if (j < kKeysGranules) halves_of[j % kKeys * kKeyLd + j / kKeys] = finite_halves(next[i]);
   }
 }
 void put_values(int written) {
-  UNROLLED for (int i = 0; i < kPer; i++) {
+  [[unroll]] for (int i = 0; i < kPer; i++) {
     const int j = int(gl_LocalInvocationID.x) + i * int(gl_WorkGroupSize.x);
     if (j < kKeysGranules)
       halves_of[j % kDim * kValueLd + j / kDim] = finite_halves(written_values(next[i], j / kDim, written));
@@ -76,7 +76,7 @@ void main() {
   int page = tables.at[tile.table + first / kUnitsOfPage];
   fetch_keys(page, head, first * kUnit);
   Left query[kDim / kK];
-  UNROLLED for (int k = 0; k < kDim / kK; k++) {
+  [[unroll]] for (int k = 0; k < kDim / kK; k++) {
     for (int i = lane; i < kM * kK / 8; i += kWidth) {
       const int of = band * kM + i / (kK / 8), g = k * (kK / 8) + i % (kK / 8);
       uvec4 granule = uvec4(0);
@@ -94,8 +94,8 @@ void main() {
   const float factor = cap > 0.0 ? 1.0 : scale, factor2 = factor * kLog2e;
   float maximum = kLowest, sum = 0.0, unit_maximum = kLowest, unit_sum = 0.0;
   float outs[kMySlices][kEach];
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e++) outs[s][e] = 0.0;
   for (int unit = first; unit <= last; unit++) {
     const int key0 = unit * kUnit;
     put_keys();
@@ -105,9 +105,9 @@ void main() {
 
     Sum scores[kMyColumns];
     if (across < kColumns) {
-      UNROLLED for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
-      UNROLLED for (int k = 0; k < kDim / kK; k++)
-        UNROLLED for (int c = 0; c < kMyColumns; c++) {
+      [[unroll]] for (int c = 0; c < kMyColumns; c++) scores[c] = Sum(0.0);
+      [[unroll]] for (int k = 0; k < kDim / kK; k++)
+        [[unroll]] for (int c = 0; c < kMyColumns; c++) {
           Right key;
           coopMatLoadNV(key, halves_of, (across * kMyColumns + c) * kN * kKeyLd + k * (kK / 8), kKeyLd, true);
           scores[c] = coopMatMulAddNV(query[k], key, scores[c]);
@@ -116,39 +116,39 @@ void main() {
     // This invocation's part of its row: scores, and then probabilities.
     float p[kColumns][kEach];
     if (kAcross == 1) {
-      UNROLLED for (int c = 0; c < kColumns; c++) {
+      [[unroll]] for (int c = 0; c < kColumns; c++) {
         coopMatStoreNV(scores[c], sums, my_sum, kN / 4, false);
         subgroupBarrier();
-        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
+        [[unroll]] for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
         subgroupBarrier();
       }
     } else {
       if (across < kColumns)
-        UNROLLED for (int c = 0; c < kMyColumns; c++)
+        [[unroll]] for (int c = 0; c < kMyColumns; c++)
           coopMatStoreNV(scores[c], sums, (band * kColumns + across * kMyColumns + c) * kM * kN / 4, kN / 4, false);
       barrier();
-      UNROLLED for (int c = 0; c < kColumns; c++)
-        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);
+      [[unroll]] for (int c = 0; c < kColumns; c++)
+        [[unroll]] for (int e = 0; e < kEach; e++) p[c][e] = as_float(sums[(band * kColumns + c) * kM * kN / 4 + sum_at + e / 4][e % 4]);
     }
     if (cap > 0.0)
-      UNROLLED for (int c = 0; c < kColumns; c++)
-        UNROLLED for (int e = 0; e < kEach; e++) p[c][e] = tangent(p[c][e] * scale_by_cap) * cap;
+      [[unroll]] for (int c = 0; c < kColumns; c++)
+        [[unroll]] for (int e = 0; e < kEach; e++) p[c][e] = tangent(p[c][e] * scale_by_cap) * cap;
     // Whether each row sees all of it.
     const bool whole = key0 + kUnit - 1 <= tile.position && (window == 0 || key0 > tile.position + tile.tokens - 1 - window);
     if (!whole)
-      UNROLLED for (int c = 0; c < kColumns; c++)
-        UNROLLED for (int e = 0; e < kEach; e++) {
+      [[unroll]] for (int c = 0; c < kColumns; c++)
+        [[unroll]] for (int e = 0; e < kEach; e++) {
           const int key = key0 + c * kN + part * kEach + e;
           if (key > position || (window != 0 && key <= position - window)) p[c][e] = kLowest;
         }
     float high = kLowest;
-    UNROLLED for (int c = 0; c < kColumns; c++)
-      UNROLLED for (int e = 0; e < kEach; e++) high = high > p[c][e] ? high : p[c][e];
+    [[unroll]] for (int c = 0; c < kColumns; c++)
+      [[unroll]] for (int e = 0; e < kEach; e++) high = high > p[c][e] ? high : p[c][e];
     high = largest_of_row(high);
     unit_maximum = high == kLowest ? kLowest : high * factor, unit_sum = 0.0;
     const float lifted = kLift - high * factor2;
-    UNROLLED for (int c = 0; c < kColumns; c++)
-      UNROLLED for (int e = 0; e < kEach; e++) {
+    [[unroll]] for (int c = 0; c < kColumns; c++)
+      [[unroll]] for (int e = 0; e < kEach; e++) {
         const float x = p[c][e];
         p[c][e] = x == kLowest ? 0.0 : exp2(mad(x, factor2, lifted));
         unit_sum = unit_sum + p[c][e];
@@ -157,9 +157,9 @@ void main() {
     const vec2 share = shares(maximum, unit_maximum);
     sum = taken_up(sum, unit_sum, share);
     Left probabilities[kUnit / kK];
-    UNROLLED for (int k = 0; k < kUnit / kK; k++) {
-      UNROLLED for (int c = 0; c < kK / kN; c++)
-        UNROLLED for (int e = 0; e < kEach; e += 4) {
+    [[unroll]] for (int k = 0; k < kUnit / kK; k++) {
+      [[unroll]] for (int c = 0; c < kK / kN; c++)
+        [[unroll]] for (int e = 0; e < kEach; e += 4) {
           const int of = k * (kK / kN) + c;
           put_left(my_left, left_at + (c * kN + e) / 4, vec4(p[of][e], p[of][e + 1], p[of][e + 2], p[of][e + 3]));
         }
@@ -172,24 +172,24 @@ void main() {
     barrier();
     if (unit < last) fetch_keys(page, head, key0 + kUnit);
 
-    UNROLLED for (int s0 = 0; s0 < kMySlices; s0 += kAtOnce) {
+    [[unroll]] for (int s0 = 0; s0 < kMySlices; s0 += kAtOnce) {
       Sum unit_outs[kAtOnce];
-      UNROLLED for (int i = 0; i < kAtOnce; i++) {
+      [[unroll]] for (int i = 0; i < kAtOnce; i++) {
         const int slice = across * kMySlices + s0 + i;
         unit_outs[i] = Sum(0.0);
         if (s0 + i < kMySlices && slice < kSlices)
-          UNROLLED for (int k = 0; k < kUnit / kK; k++) {
+          [[unroll]] for (int k = 0; k < kUnit / kK; k++) {
             Right value;
             coopMatLoadNV(value, halves_of, slice * kN * kValueLd + k * (kK / 8), kValueLd, true);
             unit_outs[i] = coopMatMulAddNV(probabilities[k], value, unit_outs[i]);
           }
       }
-      UNROLLED for (int i = 0; i < kAtOnce; i++) {
+      [[unroll]] for (int i = 0; i < kAtOnce; i++) {
         const int s = s0 + i;
         if (s >= kMySlices) continue;
         coopMatStoreNV(unit_outs[i], sums, my_sum, kN / 4, false);
         subgroupBarrier();
-        UNROLLED for (int e = 0; e < kEach; e++) {
+        [[unroll]] for (int e = 0; e < kEach; e++) {
           const float next_out = as_float(sums[my_sum + sum_at + e / 4][e % 4]);
           outs[s][e] = waits ? next_out : taken_up(outs[s][e], next_out, share);
         }
@@ -209,8 +209,8 @@ void main() {
     lse.at[token * kHeads + q_head] = maximum + logarithm(sum * kLowered);
   }
   const float inverse = quotient(1.0, sum);
-  UNROLLED for (int s = 0; s < kMySlices; s++)
-    UNROLLED for (int e = 0; e < kEach; e += 2) {
+  [[unroll]] for (int s = 0; s < kMySlices; s++)
+    [[unroll]] for (int e = 0; e < kEach; e += 2) {
       const int d = (across * kMySlices + s) * kN + part * kEach + e;
       if (d >= kHeadDim) continue;
       if (waits)

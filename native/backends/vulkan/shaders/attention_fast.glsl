@@ -1,18 +1,10 @@
 // Attention of the fast family, whose products are done on cooperative matrices. What it keeps of a row of queries is
 // put together of units of kUnit keys, in ascending order: a unit has a maximum, a sum and an output of its own, all from
 // zero, so that they are the same whoever computes the unit, beside whatever other rows, and may wait until they are merged.
-layout(constant_id = 1) const int kHeads = 1;
-layout(constant_id = 2) const int kKvHeads = 1;
-layout(constant_id = 3) const int kHeadDim = 64;
-
-// Tokens [row, row + tokens) of a sequence, at `position` and on, with heads [head, head + heads) of each group.
-struct Tile {
-  int row, tokens, position, head, heads, table;
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Tiles { Tile at[]; };
+#include "queries.glsl"
 
 // kDim: elements of a head, with zeros up to whole matrices of every shape.
-const int kGroup = kHeads / kKvHeads, kHeadGranules = kHeadDim / 8, kDim = (kHeadDim + 31) / 32 * 32;
+const int kHeadGranules = kHeadDim / 8, kDim = (kHeadDim + 31) / 32 * 32;
 const int kUnit = kDim > 128 ? 32 : kPage, kUnitsOfPage = kPage / kUnit;
 
 // Probabilities, and so sums and outputs, are 2^kLift times what they are: so float16 has small ones, and a sum of products with

@@ -1,25 +1,12 @@
 // What both passes of attention's backward on cooperative matrices share: see attention_backward.glsl. Gradients are rounded to
 // float16 by rows of the matrices that they are in, each by a power of two, so that none is infinite and few are lost.
-struct Sight {
-  int window;
-  float scale, cap, scale_by_cap, inverse_cap;
-};
-
-bool seen(Sight sight, int key, int position) {
-  return key <= position && (sight.window == 0 || key > position - sight.window);
-}
+#include "sight.glsl"
 
 // p and ds of a query and a key it sees, given q.k and dout.v.
 vec2 gradients(Sight sight, float score, float dp, float lse, float delta) {
-  if (sight.cap > 0.0) score = tangent(score * sight.scale_by_cap) * sight.cap;
-  const float factor = sight.cap > 0.0 ? 1.0 : sight.scale;
-  const float p = exp2(mad(score, factor, -lse) * kLog2e);
-  float ds = p * (dp - delta) * sight.scale;
-  if (sight.cap > 0.0) {
-    const float t = score * sight.inverse_cap;
-    ds = ds * (1.0 - t * t);
-  }
-  return vec2(p, ds);
+  score = capped(sight, score);
+  const float p = exp2(exponent_of(sight, score, lse) * kLog2e);
+  return vec2(p, score_gradient(sight, score, p, dp, delta));
 }
 
 // The exponent that brings a row's largest element between 2^14 and 2^15, and 2^shift.

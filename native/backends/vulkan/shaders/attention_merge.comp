@@ -6,7 +6,6 @@
 #include "functions.glsl"
 #include "buffers.glsl"
 #include "rows.glsl"
-#include "weights.glsl"
 #include "pages.glsl"
 #include "segments.glsl"
 

@@ -9,11 +9,8 @@
 
 const int kTiles = 2;  // q.k and dout.v
 #include "attention_backward.glsl"
+#include "sight.glsl"
 
-struct Sight {
-  int window;
-  float scale, cap, scale_by_cap, inverse_cap;
-};
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Words { uvec2 at[]; };
 
 layout(push_constant) uniform Parameters {
@@ -25,22 +22,6 @@ layout(push_constant) uniform Parameters {
   Elements ps, ds, ds_coded;  // [slots][kKvHeads][64][64]; ds_coded: times the scale of a key's codes, or null
   Sight sight;
 };
-
-bool seen(int key, int position) {
-  return key <= position && (sight.window == 0 || key > position - sight.window);
-}
-
-// Given q.k and dout.v.
-void gradients(float score, float dp, float lse, float delta, out float p, out float ds) {
-  if (sight.cap > 0.0) score = tangent(score * sight.scale_by_cap) * sight.cap;
-  const float factor = sight.cap > 0.0 ? 1.0 : sight.scale;
-  p = exponential(mad(score, factor, -lse));
-  ds = p * (dp - delta) * sight.scale;
-  if (sight.cap > 0.0) {
-    const float t = score * sight.inverse_cap;
-    ds = ds * (1.0 - t * t);
-  }
-}
 
 void put4(Elements to, int at, vec4 x) {
   if (kBf16)
@@ -113,11 +94,12 @@ void main() {
     const vec4 score4 = ROW_OF(scores, i), dp4 = ROW_OF(dps, i);
     vec4 p = vec4(0.0), ds4 = vec4(0.0);
     LOOP for (int j = 0; j < 4; j++) {
-      if (r >= tile.count || !seen(block * kPage + key4 * 4 + j, position)) continue;
-      float score = score4[j], dp = dp4[j], one, gradient;
+      if (r >= tile.count || !seen(sight, block * kPage + key4 * 4 + j, position)) continue;
+      float score = score4[j], dp = dp4[j];
       if (kCoded != 0) score = score * by_key[j], dp = dp * by_value[j];
-      gradients(score, dp, row_lse, row_delta, one, gradient);
-      p[j] = one, ds4[j] = gradient;
+      score = capped(sight, score);
+      p[j] = exponential(exponent_of(sight, score, row_lse));
+      ds4[j] = score_gradient(sight, score, p[j], dp, row_delta);
     }
     const int to = pair_at(tile.slot + int(gl_WorkGroupID.x), head, r) + key4 * 4;
     put4(ps, to, p);

@@ -1,8 +1,5 @@
 // Rows of attention on cooperative matrices as float16, and what the invocations that share a row put together.
 
-// Loops over what lies in registers.
-#define UNROLLED [[unroll]]
-
 const float kLargestHalf = 65504.0;
 uvec4 finite_halves(uvec4 g) {
   for (int i = 0; i < 4; i++)

@@ -1,17 +1,9 @@
 // What attention and the merging of its segments share: a workgroup's queries, and segments of 1,024 positions, each with
 // a maximum, a sum and an output of its own, that are merged in ascending order.
-layout(constant_id = 1) const int kHeads = 1;
-layout(constant_id = 2) const int kKvHeads = 1;
-layout(constant_id = 3) const int kHeadDim = 64;
+#include "queries.glsl"
 layout(constant_id = 4) const int kRows = 1;
 
-// Tokens [row, row + tokens) of a sequence, at `position` and on, with heads [head, head + heads) of each group.
-struct Tile {
-  int row, tokens, position, head, heads, table;
-};
-layout(buffer_reference, std430, buffer_reference_align = 4) buffer Tiles { Tile at[]; };
-
-const int kSegmentBlocks = 16, kGroup = kHeads / kKvHeads;
+const int kSegmentBlocks = 16;
 const int kHeadGranules = (kHeadDim + kGranule - 1) / kGranule;
 
 // What sums and outputs before a segment are multiplied with, and then its own, by the maxima of both.

@@ -50,12 +50,6 @@ void stage(Staged from, int first) {
   }
 }
 
-// Four elements of chain().
-float chain_of_four(float c, vec4 x, vec4 w) {
-  if (kBf16) return mad(x.z, w.z, mad(x.w, w.w, mad(x.x, w.x, mad(x.y, w.y, c))));
-  return mad(x.w, w.w, mad(x.z, w.z, mad(x.y, w.y, mad(x.x, w.x, c))));
-}
-
 // The chains of a workgroup over all k, of whose first granules the loads are in flight.
 void sum_chains(inout float c[kEach], inout Staged staged, Granules x, Granules w, int col, int row0, int rows) {
   const int me = int(gl_LocalInvocationID.x), lane = me % kCols, granules = granules_of(k);

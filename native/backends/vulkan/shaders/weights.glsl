@@ -10,3 +10,8 @@ float chain(float c, uvec4 x, uvec4 w, int count) {
       if (i < count) c = mad(part(x, i), part(w, i), c);
   return c;
 }
+// Four elements of chain().
+float chain_of_four(float c, vec4 x, vec4 w) {
+  if (kBf16) return mad(x.z, w.z, mad(x.w, w.w, mad(x.x, w.x, mad(x.y, w.y, c))));
+  return mad(x.w, w.w, mad(x.z, w.z, mad(x.y, w.y, mad(x.x, w.x, c))));
+}
