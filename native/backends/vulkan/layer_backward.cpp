@@ -7,12 +7,6 @@ namespace {
 
 // Tokens of a block of the sums over tokens: products that share an A take turns block by block.
 constexpr int kBlockRows = 128;
-// Turns of loops that an invocation takes for a tile of queries and a block, at most: of attention_dq.comp and
-// attention_dkv.comp.
-constexpr int kTurnsOfPairs = 160;
-
-// p and ds; where keys are codes ds times their scales besides.
-int pair_arrays(const GpuModel& m) { return m.spec.kv_cache == KvCache::int8 ? 3 : 2; }
 
 // As shaders/sight.glsl has it.
 struct Sight {
@@ -25,12 +19,6 @@ Sight sight_of(const AttentionSpec& c) {
 }
 
 }  // namespace
-
-int64_t pair_slot_bytes(const GpuModel& m, const AttentionSpec& a) {
-  return int64_t(a.kv_heads) * kPairRows * kPage * m.type.bytes() * pair_arrays(m);
-}
-
-int max_pair_tiles(const Gpu& gpu) { return std::min(gpu.max_groups(), gpu.arithmetic().max_turns / kTurnsOfPairs); }
 
 void LayerBackward::back_product(uint64_t x, int ldx, uint64_t weight, int n, int k, uint64_t to, bool accumulate) {
   record_transposed(commands, m, Linear(), {x, weight, to, b.rows, 0, n, k, ldx, k, accumulate});

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "layer_forward.h"
+#include "page_queries.h"
 #include "parameters.h"
 
 namespace anneal::vulkan {
@@ -23,51 +24,6 @@ struct BackwardMemory {
   Memory halves, units;  // of d_attention, for products on cooperative matrices
   DeltaMemory delta_rule;
 };
-
-// Tokens of a sequence whose queries a page's gradients take up together; their rows two by two, as the processor does
-// (cpu/layer_backward.cpp).
-inline int queries_per_tile(int group) { return std::max(1, 512 / group); }
-
-constexpr int kPairRows = 64;  // of queries of a tile of the backward pass
-
-// As shaders/attention_backward.glsl has them, and attention_dkv.comp.
-struct PairTile {
-  int32_t row, position, first, count, table, block, blocks, slot;
-};
-struct PairUse {
-  int32_t row, first, count, slot;
-};
-
-// Tiles whose pairs with the blocks that they see lie in memory together: addresses.
-struct PairChunk {
-  int tiles = 0, blocks = 0, slots = 0;  // blocks: that a tile sees, the most
-  uint64_t tile_list = 0, first_use = 0, uses = 0;
-};
-
-// Which queries see which pages, by the window and the group that a layer has: tiles in the order in which a page's
-// gradients take them up, in chunks.
-struct PagePairs {
-  int window, group;
-  std::vector<PairChunk> chunks;
-};
-
-// A sequence that sees a page as its block: tokens from `row`, which stands at `position`, up to before `end`
-// (shaders/attention_dkv_fast.comp).
-struct PageUse {
-  int32_t row, position, end, block;
-};
-// Which sequences see which pages, where layers with a window and a group go back on cooperative matrices: addresses.
-struct PageUses {
-  int window, group;
-  uint64_t first_use, uses;
-};
-
-// Bytes of a slot, of the layer of those with a window and a group where it has most; what a chunk may take unless a
-// single tile takes more.
-int64_t pair_slot_bytes(const GpuModel&, const AttentionSpec&);
-constexpr int64_t kMaxPairBytes = int64_t(128) << 20;
-// Tiles of a chunk at most, where loops end, and blocks of a tile.
-int max_pair_tiles(const Gpu&);
 
 struct LayerBackward {
   Commands& commands;

@@ -26,28 +26,6 @@ struct Entry {
   int row, t;  // where its results go
 };
 
-// Of lists by window and group that of a layer; null: it has none.
-template <class List> const List* of_layer(const std::vector<List>& lists, const LayerSpec& layer) {
-  const AttentionSpec& a = layer.attention;
-  const auto found = std::find_if(lists.begin(), lists.end(), [&](const List& list) {
-    return !layer.delta_rule && list.window == a.window && list.group == a.group();
-  });
-  return found == lists.end() ? nullptr : &*found;
-}
-
-// One list after the other, and where each begins: [lists + 1].
-template <class T> struct Joined {
-  std::vector<int32_t> first;
-  std::vector<T> all;
-  explicit Joined(const std::vector<std::vector<T>>& lists) {
-    for (const auto& list : lists) {
-      first.push_back(int32_t(all.size()));
-      all.insert(all.end(), list.begin(), list.end());
-    }
-    first.push_back(int32_t(all.size()));
-  }
-};
-
 // Bytes of what a layer leaves behind.
 int64_t kept_bytes(const ModelSpec& m, ElementType t, const Widths& c, int64_t rows) {
   constexpr int kParts = 16;  // each begins on 16 bytes
@@ -88,8 +66,6 @@ class Pass final : public backends::PartPass {
   void list_entries(std::span<const TrainRow>);
   int token_at(std::span<const TrainRow>, int row, int position) const;
   std::vector<int32_t> list_uses();
-  template <class Add> void list_pairs(const AttentionSpec&, Add&&);
-  template <class Add> void list_uses_of_pages(const AttentionSpec&, Add&&);
   void require_turns() const;
   void place_lists(const std::vector<int32_t>&);
   void plan_logits(MemoryPlan&, int64_t bytes);
@@ -125,9 +101,7 @@ class Pass final : public backends::PartPass {
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_,
       results_, lists_, derivatives_;
-  std::vector<PagePairs> pairs_;
-  std::vector<PageUses> uses_;
-  int64_t pair_bytes_ = 0;               // of the largest of their chunks
+  PageQueries page_queries_;
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
   DeltaListsBack delta_lists_;
@@ -183,62 +157,6 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
   }
 }
 
-// The pairs of queries and keys of layers with the window and the group of this one. `add` places what a shader reads.
-template <class Add> void Pass::list_pairs(const AttentionSpec& a, Add&& add) {
-  const int window = a.window, group = a.group(), tokens = queries_per_tile(group);
-  int64_t slot_bytes = 0;
-  for (const LayerSpec& layer : m_.spec.layers)
-    if (!layer.delta_rule && layer.attention.window == window && layer.attention.group() == group)
-      slot_bytes = std::max(slot_bytes, pair_slot_bytes(m_, layer.attention));
-  PagePairs& found = pairs_.emplace_back(PagePairs{window, group, {}});
-  const int max_tiles = max_pair_tiles(*m_.gpu);
-  std::vector<PairTile> tiles;
-  std::vector<std::vector<PairUse>> by_page(static_cast<size_t>(page_count_));
-  PairChunk chunk;
-  const auto end_chunk = [&] {
-    chunk.tiles = int(tiles.size());
-    const Joined uses(by_page);
-    for (auto& of_page : by_page) of_page.clear();
-    chunk.tile_list = add(tiles), chunk.first_use = add(uses.first), chunk.uses = add(uses.all);
-    pair_bytes_ = std::max(pair_bytes_, chunk.slots * slot_bytes);
-    found.chunks.push_back(chunk);
-    chunk = {}, tiles.clear();
-  };
-  int table = 0;  // tables lie one after the other (DeviceBatch)
-  for (const Sequence& s : batch_.sequences) {
-    for (int token = 0; token < s.rows; token += tokens) {
-      const int rows = std::min(tokens, s.rows - token) * group, position = s.position + token;
-      for (int first = 0; first < rows; first += kPairRows) {
-        const int count = std::min(kPairRows, rows - first), from = position + first / group,
-                  block = window ? std::max(0, from - window + 1) / kPage : 0,
-                  blocks = (position + (first + count - 1) / group) / kPage + 1 - block;
-        if (chunk.slots > 0 && ((chunk.slots + blocks) * slot_bytes > kMaxPairBytes || int(tiles.size()) == max_tiles))
-          end_chunk();
-        tiles.push_back({s.row0 + token, position, first, count, table, block, blocks, chunk.slots});
-        for (int i = 0; i < blocks; i++)
-          by_page[size_t(s.blocks[block + i])].push_back({s.row0 + token, first, count, chunk.slots + i});
-        chunk.blocks = std::max(chunk.blocks, blocks), chunk.slots += blocks;
-      }
-    }
-    table += (s.position + s.rows - 1) / kPage + 1;
-  }
-  end_chunk();
-}
-
-// The same for layers that go back on cooperative matrices.
-template <class Add> void Pass::list_uses_of_pages(const AttentionSpec& a, Add&& add) {
-  std::vector<std::vector<PageUse>> by_page(static_cast<size_t>(page_count_));
-  for (const Sequence& s : batch_.sequences)
-    for (int block = 0; block <= (s.position + s.rows - 1) / kPage; block++) {
-      const int first = std::max(0, block * kPage - s.position);
-      const int end = a.window ? std::min(s.rows, (block + 1) * kPage + a.window - 1 - s.position) : s.rows;
-      if (first < end)
-        by_page[size_t(s.blocks[block])].push_back({s.row0 + first, s.position + first, s.row0 + end, block});
-    }
-  const Joined uses(by_page);
-  uses_.push_back({a.window, a.group(), add(uses.first), add(uses.all)});
-}
-
 // Entries, and which queries see a page, as shaders read them; what is an address becomes a place among them.
 std::vector<int32_t> Pass::list_uses() {
   std::vector<int32_t> all;
@@ -256,15 +174,7 @@ std::vector<int32_t> Pass::list_uses() {
     targets.insert(targets.end(), {e.target, std::bit_cast<int32_t>(e.inverse_temperature)});
   }
   entry_list_ = add(targets), entry_of_ = add(of), gathered_ = add(hidden);
-  for (const LayerSpec& layer : m_.spec.layers) {
-    if (layer.delta_rule || !trainable_) continue;
-    const AttentionSpec& a = layer.attention;
-    if (goes_back_on_matrices(m_, a)) {
-      if (!of_layer(uses_, layer)) list_uses_of_pages(a, structures);
-    } else if (!of_layer(pairs_, layer)) {
-      list_pairs(a, structures);
-    }
-  }
+  if (trainable_) page_queries_.list(m_, batch_, page_count_, structures);
   if (delta_plan_) {
     const DeltaPlan& plan = *delta_plan_;
     delta_lists_.lead = lead_of(m_.spec), delta_lists_.longest = plan.longest;
@@ -284,11 +194,7 @@ void Pass::require_turns() const {
     if (const auto& d = layer.delta_rule)
       m_.gpu->require_turns("the gradient of the delta rule over " + std::to_string(longest) + " tokens",
                             longest * delta_turns_back(*d));
-  for (const PagePairs& pairs : pairs_)
-    for (const PairChunk& chunk : pairs.chunks)
-      if (chunk.blocks > max_pair_tiles(*m_.gpu))
-        m_.gpu->require_turns("the gradient of a context of " + std::to_string(chunk.blocks * kPage) + " tokens",
-                              GpuArithmetic::kNoEnd);
+  page_queries_.require_turns(*m_.gpu);
 }
 
 void Pass::place_lists(const std::vector<int32_t>& all) {
@@ -297,10 +203,7 @@ void Pass::place_lists(const std::vector<int32_t>& all) {
   DeltaListsBack& d = delta_lists_;
   for (uint64_t* at : {&d.before, &d.scans, &d.saves, &d.sequences, &d.stretches, &d.adds, &d.readers})
     *at += lists_.address();
-  for (PagePairs& pairs : pairs_)
-    for (PairChunk& chunk : pairs.chunks)
-      for (uint64_t* at : {&chunk.tile_list, &chunk.first_use, &chunk.uses}) *at += lists_.address();
-  for (PageUses& u : uses_) u.first_use += lists_.address(), u.uses += lists_.address();
+  page_queries_.place(lists_.address());
 }
 
 // Of a piece of logits, and what is made of them, about so many bytes.
@@ -346,7 +249,7 @@ void Pass::take_memory(const PassOptions& options, int64_t list_bytes) {
     plan.add(dh_, rows * hidden * 4);
     plan.add(derivatives_, 2 * some * 4, Memory::Place::upload);
     if (is_behind_) staging_.plan(plan, Memory::Place::readback);
-    backward_.plan(plan, m_, rows, rank(), page_count_, pair_bytes_, delta_plan_);
+    backward_.plan(plan, m_, rows, rank(), page_count_, page_queries_.pair_bytes(), delta_plan_);
     for (const LayerSpec& layer : m_.spec.layers) {
       each.push_back(kept_bytes(m_.spec, t, widths_of(layer), rows));
       most = std::max(most, each.back());
@@ -563,8 +466,8 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy) {
                   m_,
                   device_batch_,
                   pages_,
-                  of_layer(pairs_, m_.spec.layers[size_t(l)]),
-                  of_layer(uses_, m_.spec.layers[size_t(l)]),
+                  page_queries_.pairs_of(m_.spec.layers[size_t(l)]),
+                  page_queries_.uses_of(m_.spec.layers[size_t(l)]),
                   delta_lists_,
                   l,
                   a,
