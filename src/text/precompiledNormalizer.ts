@@ -22,7 +22,8 @@ export function useCompiledTables(normalizer: unknown): void {
 
 /** A grapheme of fewer bytes is looked up as a whole first. */
 const MAX_WHOLE_GRAPHEME = 6;
-const GRAPHEMES = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+/** Made when text asks for it: loading its data takes longer than all else that a start does here. */
+let graphemes: Intl.Segmenter | undefined;
 /** What is segmented at once, since the time for each grapheme grows with the text; what follows begins a grapheme. */
 const PIECE = /.{1,512}[\p{M}\p{Join_Control}\n\uff9e\uff9f\u{e0020}-\u{e007f}]*/gsu;
 /** Letters and signs each of which is a grapheme beside any other of them. */
@@ -54,7 +55,8 @@ class ReplacementTable {
       if (SINGLE.test(piece)) {
         for (const character of piece) parts.push(this.ascii[character.charCodeAt(0)] ?? this.normalized(character));
       } else {
-        for (const { segment } of GRAPHEMES.segment(piece)) parts.push(this.normalized(segment));
+        graphemes ??= new Intl.Segmenter(undefined, { granularity: "grapheme" });
+        for (const { segment } of graphemes.segment(piece)) parts.push(this.normalized(segment));
       }
     }
     return parts.join("");
