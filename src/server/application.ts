@@ -128,7 +128,10 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
     for (const route of here) app.on(route.method, path, keyed, answer(route));
     app.all(path, keyed, otherMethods(here.map(({ method }) => method)));
   }
-  for (const { methods, path, open } of openRoutes) app.on([...methods], path, () => open(engine, document));
+  for (const { methods, path, open } of openRoutes) {
+    app.on([...methods], path, () => open(engine, document));
+    app.all(path, keyed, otherMethods(methods));
+  }
   app.all("*", keyed, ({ req }) => {
     throw new NotFoundError(`there is nothing at ${req.path}`, { code: "unknown_path" });
   });

@@ -277,10 +277,19 @@ describe("paths", () => {
   it("with another method are a 405 that says which", async () => {
     const answer = await server.call("GET", "/v1/chat/completions");
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"]);
-    expect((await server.call("PUT", "/v1/preview/models", {})).body).toEqual({ detail: expect.any(String) });
+    const preview = await server.call("PUT", "/v1/preview/models", {});
+    expect(preview.body).toEqual({ detail: expect.any(String) });
     const head = await server.request("HEAD", "/v1/health");
     expect([head.status, await head.text()]).toEqual([200, ""]);
     expect((await server.call("PUT", "/v1/health", {})).headers.get("allow")).toBe("GET, HEAD");
+    for (const [path, allow] of [
+      ["/health", "GET, HEAD"],
+      ["/ping", "GET, HEAD, POST"],
+      ["/version", "GET, HEAD"],
+    ] as const) {
+      const other = await server.call("DELETE", path);
+      expect([other.status, other.headers.get("allow")]).toEqual([405, allow]);
+    }
     const metrics = await (await server.request("GET", "/metrics")).text();
     for (const [handler, method, status] of [
       ["/v1/chat/completions", "GET", "4xx"],
