@@ -8,7 +8,7 @@ import type { Resources } from "../engine/resources/resources.js";
 import type { ServedEngine } from "../engine/servedEngine.js";
 import { AnnealError, AuthenticationError, errorForOthers, UnavailableError, ValidationError } from "../errors.js";
 import type { Logger } from "../types/logger.js";
-import { errorBody, errorResponse, publicError, styleOf } from "./errorBodies.js";
+import { errorResponse, publicError, styleOf } from "./errorBodies.js";
 import type { HttpMetrics } from "./httpMetrics.js";
 import { pathTemplate, type Route } from "./route.js";
 
@@ -94,7 +94,9 @@ export const otherMethods = (methods: readonly Route["method"][]): MiddlewareHan
     const error = new AnnealError(`${req.method} is not possible here, only ${allow}`, 405, {
       code: "method_not_allowed",
     });
-    return Response.json(errorBody(error, styleOf(req.path)), { status: 405, headers: { allow } });
+    const response = errorResponse(error, styleOf(req.path));
+    response.headers.set("allow", allow);
+    return response;
   });
 
 type Known = Pick<Environment["Variables"], "requestId" | "as">;

@@ -279,6 +279,7 @@ describe("paths", () => {
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"]);
     const preview = await server.call("PUT", "/v1/preview/models", {});
     expect(preview.body).toEqual({ detail: expect.any(String) });
+    expect(preview.headers.get("x-error-code")).toBe("method_not_allowed");
     const head = await server.request("HEAD", "/v1/health");
     expect([head.status, await head.text()]).toEqual([200, ""]);
     expect((await server.call("PUT", "/v1/health", {})).headers.get("allow")).toBe("GET, HEAD");
