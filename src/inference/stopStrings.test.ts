@@ -30,6 +30,11 @@ describe("without the stop string", () => {
   });
 });
 
+test("half of a surrogate pair is found in no character", () => {
+  expect(run(["\ud83d", "b\ud83d", "\ude00c"], true, ["ab😀c"])).toEqual({ shown: ["ab😀c", ""], stop: null });
+  expect(run(["\ud83d", "c"], false, ["ab😀c"])).toEqual({ shown: ["ab😀"], stop: "c" });
+});
+
 describe("with the stop string", () => {
   test("the text ends just after the match, and nothing is held back", () => {
     expect(run(["END"], true, ["one E", "N", "Dtwo"])).toEqual({ shown: ["one E", "N", "D"], stop: "END" });

@@ -17,6 +17,8 @@ class StopList {
   constructor(stops: readonly string[]) {
     let [maxLength, maxCodePoints] = [0, 0];
     for (const stop of new Set(stops)) {
+      // Half a pair is in no text, and would cut a character of it in two.
+      if (!stop.isWellFormed()) continue;
       maxLength = Math.max(maxLength, stop.length);
       maxCodePoints = Math.max(maxCodePoints, codePoints(stop));
       const end = stop.charCodeAt(stop.length - 1);
