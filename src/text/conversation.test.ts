@@ -366,6 +366,8 @@ describe("messages", () => {
     expect(show(shown, { role: "user", content: "a", reasoning: "r" })).toEqual([{ role: "user", content: "a" }]);
     const wrong = [{ role: "assistant", content: "a", reasoning: 3 }];
     expect(failure(() => renderConversation(shown, { messages: wrong })).location).toBe("messages.0.reasoning");
+    const other = [{ role: "assistant", content: "a", reasoning: null, reasoning_content: 7 }];
+    expect(failure(() => renderConversation(shown, { messages: other })).location).toBe("messages.0.reasoning_content");
   });
 
   it("of a developer are the system's where the template knows no developer", () => {

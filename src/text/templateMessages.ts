@@ -89,7 +89,10 @@ function templateMessage(
   if (toolCalls.length > 0) result.tool_calls = toolCalls;
   const thoughts = isAssistant ? (reasoning ?? reasoning_content) : undefined;
   if (thoughts !== undefined && thoughts !== null) {
-    if (typeof thoughts !== "string") throw new ConversationError(`${location}.reasoning`, "must be a text or null");
+    if (typeof thoughts !== "string") {
+      const field = thoughts === reasoning ? "reasoning" : "reasoning_content";
+      throw new ConversationError(`${location}.${field}`, "must be a text or null");
+    }
     result.reasoning = thoughts;
     result.reasoning_content = thoughts;
     const hasThought = Array.isArray(result.content) && result.content.some(({ type }) => type === "thinking");
