@@ -189,7 +189,8 @@ export interface ChatCompletionCreateParamsBase {
   tools?: readonly ChatTool[] | null;
   /**
    * "none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function") a function of
-   * `tools`, which is called. All but "none" need a tool parser of the engine. Default: "none".
+   * `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there
+   * is such a parser, else "none".
    */
   tool_choice?: string | ChatToolChoiceFunction | { type: string } | null;
   /** What it does is up to the chat template. Default: what the template takes it for. */
