@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
-import { bytes, integer, readFlags, UsageError } from "./flags.js";
+import { bytes, integer, origins, readFlags, UsageError } from "./flags.js";
 
 describe("flags", () => {
   it("name a model by its path, with equals signs in it too, or as NAME=PATH", () => {
@@ -91,5 +91,19 @@ describe("flags", () => {
     expect(count("0", 0)).toBe(0);
     expect(() => count("0")).toThrow(UsageError);
     expect(() => count("65536", 0, 65535)).toThrow("--port takes a whole number from 0 to 65535");
+  });
+
+  it("take origins as browsers send them, and refuse what is sent by none", () => {
+    const flags = { "allow-origin": origins("ORIGIN", "") };
+    const read = (given: string) => readFlags(["--allow-origin", given], flags, {}).values["allow-origin"];
+    expect(read("https://App.example/, http://localhost:5173,null")).toEqual([
+      "https://app.example",
+      "http://localhost:5173",
+      "null",
+    ]);
+    expect(read("https://app.example, *")).toBe("*");
+    for (const given of ["app.example", "https://app.example/path", "https://a.example,"]) {
+      expect(() => read(given)).toThrow(UsageError);
+    }
   });
 });

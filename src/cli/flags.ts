@@ -75,6 +75,20 @@ export function bytes(value: string, help: string): Flag<number> {
   });
 }
 
+/** Scheme, host and port. */
+const ORIGIN = /^[a-z][a-z\d+.-]*:\/\/[^/?#\s]+$/;
+
+/** Origins of pages as browsers send them, several with commas; "*": all. */
+export function origins(value: string, help: string): Flag<string | string[]> {
+  return single(value, help, (given, name) => {
+    const all = given.split(",").map((origin) => origin.trim().replace(/\/$/, "").toLowerCase());
+    if (all.includes("*")) return "*";
+    const wrong = all.find((origin) => origin !== "null" && !ORIGIN.test(origin));
+    if (wrong === undefined) return all;
+    throw new UsageError(`${name} takes origins such as https://app.example, not "${wrong}"`);
+  });
+}
+
 /** One of `choices`; help lists them before it says `help`. */
 export function choice<const T extends string>(value: string, choices: readonly T[], help = ""): Flag<T> {
   const listed = choices.join(", ");

@@ -2,7 +2,7 @@ import type { Logger } from "../types/logger.js";
 import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
-import { bytes, integer, text, toggle, type Values } from "./flags.js";
+import { bytes, integer, origins, text, toggle, type Values } from "./flags.js";
 import { interrupted, MAX_CLOSING } from "./interrupted.js";
 import { openEngine } from "./openHome.js";
 
@@ -18,7 +18,7 @@ const flags = {
   "api-key": text("KEY", "the owner's key for this run (default: the one kept in the home)"),
   "chat-body-limit": bytes("SIZE", "bytes of a request at most, but of training data and files (default 8MiB)"),
   "body-limit": bytes("SIZE", "bytes of training data, or of a file, at most (default 1GiB)"),
-  "allow-origin": text("ORIGIN", "pages of this origin may call from a browser; several with commas, * for all"),
+  "allow-origin": origins("ORIGIN", "pages of this origin may call from a browser; several with commas, * for all"),
   drain: integer("SECONDS", "what requests under way may take after SIGTERM (default 10)", { from: 0, to: 86_400 }),
   verbose: toggle("also say what is done, not only what goes wrong"),
 };
@@ -50,18 +50,13 @@ function terminalLogger(verbose: boolean): Logger {
   };
 }
 
-function originsOf(flag: string | undefined): string | string[] | undefined {
-  const origins = flag?.split(",").map((origin) => origin.trim().replace(/\/$/, ""));
-  return origins?.includes("*") ? "*" : origins;
-}
-
 async function serveUntilInterrupted(values: Values<typeof flags>): Promise<number> {
   const { host = "127.0.0.1", port = 8000, drain = DEFAULT_DRAIN } = values;
   const draining = new AbortController();
   const face = {
     chatBodyLimit: values["chat-body-limit"],
     bodyLimit: values["body-limit"],
-    allowOrigin: originsOf(values["allow-origin"]),
+    allowOrigin: values["allow-origin"],
     drain: draining.signal,
   };
   const [{ createServer }, { listen }] = await Promise.all([import("../index.js"), import("../server/listen.js")]);
