@@ -32,7 +32,8 @@ const int64 = (least = INT64_MIN) =>
         return z.NEVER;
       }
       if (typeof value === "number" && !Number.isSafeInteger(value)) {
-        ctx.issues.push({ code: "custom", message: "a number this large is not exact; pass a BigInt", input: value });
+        const message = "a number this large is exact only in digits alone (in a program, as BigInt)";
+        ctx.issues.push({ code: "custom", message, input: value });
         return z.NEVER;
       }
       return exact;

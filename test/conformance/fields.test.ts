@@ -211,6 +211,14 @@ describe("seeds", () => {
   });
 
   test("1.5 is refused", () => served.refusal({ seed: 1.5 }, "seed"));
+
+  test("one that is not written in digits alone is refused in words that JSON knows", async () => {
+    for (const seed of ["1e18", "9007199254740993.0"]) {
+      const response = await served.post(`{"messages":[{"role":"user","content":"x"}],"seed":${seed}}`);
+      expect(response.status).toBe(422);
+      expect(await response.json()).toMatchObject({ detail: [{ msg: expect.stringContaining("digits alone") }] });
+    }
+  });
 });
 
 test("truncate_prompt_tokens is read exactly too", async () => {
