@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
 import { maxConnections } from "./openFiles.js";
+import { closeWithConnection } from "./pipelining.js";
 
 export interface Listening {
   /** For example "http://127.0.0.1:8000". */
@@ -71,6 +72,7 @@ export async function listen(
   });
   let underWay = 0;
   let hasEnded = () => {};
+  server.on("request", closeWithConnection);
   server.on("request", (_: unknown, response: ServerResponse) => {
     underWay += 1;
     response.once("close", () => {

@@ -2,6 +2,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { getRequestListener } from "@hono/node-server";
+import { closeWithConnection } from "./pipelining.js";
 
 /** A body parser that came before has read the body, and leaves what it made of it. */
 type ParsedMessage = IncomingMessage & { body?: unknown; rawBody?: unknown };
@@ -12,6 +13,7 @@ export function nodeListener(handler: (request: Request) => Promise<Response>): 
   const listener = getRequestListener((request) => handler(request), { overrideGlobalObjects: false });
   return (incoming, outgoing) => {
     restoreBody(incoming);
+    closeWithConnection(incoming, outgoing);
     void listener(incoming, outgoing);
   };
 }

@@ -1,12 +1,13 @@
 // The HTTP face mounted in what applications serve with.
 
 import { createServer as createHttpServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import express from "express";
 import { Hono } from "hono";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { createServer } from "../../src/server/createServer.js";
+import { listen } from "../../src/server/listen.js";
 import { Harness } from "./harness.js";
 
 let server: Harness;
@@ -120,6 +121,35 @@ describe("mounted", () => {
   it("nowhere: the engine's own fetch is enough for a client", async () => {
     const client = new OpenAI({ apiKey: server.engine.apiKey, fetch: server.engine.fetch });
     expect((await client.models.list()).data[0]!.id).toBe("anneal/tiny");
+  });
+});
+
+describe("requests that wait behind another one in their connection", () => {
+  const running = () => {
+    const family = server.engine.metrics().find(({ name }) => name.endsWith("num_requests_running"));
+    return (family!.samples[0] as { value: number }).value;
+  };
+
+  /** Sends three, of which the first is answered first, and breaks the connection off. */
+  async function leave(address: string, stream: boolean) {
+    const body = JSON.stringify({ messages, n: 8, max_tokens: 2000, ignore_eos: true, stream });
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: ${key().authorization}\r\n`;
+    const request = `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+    const socket = connect(Number(new URL(address).port), "127.0.0.1");
+    socket.write(request.repeat(3));
+    await vi.waitFor(() => expect(running()).toBe(24));
+    socket.destroy();
+    await vi.waitFor(() => expect(running()).toBe(0), 3000);
+  }
+
+  it.each([true, false])("end when it breaks off, streamed: %s", async (stream) => {
+    await leave(await serve(createServer(server.engine)), stream);
+    const listening = await listen(server.handler, { host: "127.0.0.1", port: 0 });
+    open.push(() => listening.close(0));
+    await leave(listening.address, stream);
+    const begun = performance.now();
+    await listening.idle(5000);
+    expect(performance.now() - begun).toBeLessThan(1000);
   });
 });
 
