@@ -112,6 +112,10 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
         report: (error) => report(engine.logger, error, request, { requestId, as }),
       });
       return result instanceof Response ? result : jsonResponse(result);
+    } catch (error) {
+      // The reason may be a text, as in Node's server, and such a thing no handler of Hono's is told of.
+      if (request.signal.aborted && error === request.signal.reason) return new Response(null, { status: 499 });
+      throw error;
     } finally {
       for (const release of releases) release();
     }

@@ -118,7 +118,6 @@ export function report(logger: Logger, error: unknown, request: Request, known: 
 /** What became of a request that failed, in the words of its path, and to others than the owner without what concerns them. */
 export const failed = ({ logger }: ServedEngine): ErrorHandler<Environment> => {
   return (error, { req, var: known }) => {
-    if (req.raw.signal.aborted && error === req.raw.signal.reason) return new Response(null, { status: 499 });
     const shown = known.as && !known.as.caller.owner ? errorForOthers(error) : error;
     if (shown !== error) logger.warn("request refused", { ...told(req.raw, known), error });
     const isDeep = shown instanceof RangeError && /call stack/.test(shown.message);

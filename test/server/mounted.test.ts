@@ -124,6 +124,23 @@ describe("mounted", () => {
   });
 });
 
+it("counts requests whose client went away before the answer", async () => {
+  const address = await serve(createServer(server.engine));
+  const gone = new AbortController();
+  const answer = fetch(`${address}/v1/chat/completions`, {
+    method: "POST",
+    headers: { ...key(), "content-type": "application/json" },
+    body: JSON.stringify({ messages, n: 8, max_tokens: 2000, ignore_eos: true }),
+    signal: gone.signal,
+  });
+  setTimeout(() => gone.abort(), 100);
+  await expect(answer).rejects.toThrow();
+  await vi.waitFor(async () => {
+    const metrics = await (await fetch(`${address}/metrics`, { headers: key() })).text();
+    expect(metrics).toContain('http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"} 1');
+  });
+});
+
 describe("requests that wait behind another one in their connection", () => {
   const running = () => {
     const family = server.engine.metrics().find(({ name }) => name.endsWith("num_requests_running"));
