@@ -122,11 +122,11 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
   };
 
   app.use(counted(http), named);
-  if (options.drain) app.use(refusedWhile(options.drain));
   if (options.allowOrigin !== undefined) {
     const origin = typeof options.allowOrigin === "string" ? options.allowOrigin : [...options.allowOrigin];
     app.use(cors({ origin, allowMethods: METHODS, exposeHeaders: EXPOSED_HEADERS, maxAge: PREFLIGHT_SECONDS }));
   }
+  if (options.drain) app.use(refusedWhile(options.drain));
   for (const path of new Set(routes.map((route) => route.path))) {
     const here = routes.filter((route) => route.path === path);
     for (const route of here) app.on(route.method, path, keyed, answer(route));

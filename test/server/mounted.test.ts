@@ -200,6 +200,17 @@ describe("pages in a browser", () => {
     }
   });
 
+  it("see, too, that the server drains", async () => {
+    const origin = "https://app.example";
+    const handler = createServer(server.engine, { allowOrigin: origin, drain: AbortSignal.abort() });
+    const asked = await handler(new Request("http://test/v1/models", preflight(origin)));
+    expect([asked.status, asked.headers.get("access-control-allow-origin")]).toEqual([204, origin]);
+    const refused = await handler(new Request("http://test/v1/models", { headers: { ...key(), origin } }));
+    expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([503, origin]);
+    expect(refused.headers.get("access-control-expose-headers")).toMatch(/retry-after/);
+    expect(refused.headers.get("retry-after")).toBe("1");
+  });
+
   it("of all origins may call where all are allowed, and none where nothing is said", async () => {
     const all = await createServer(server.engine, { allowOrigin: "*" })(
       new Request("http://test/v1/chat/completions", preflight("https://any.example")),
