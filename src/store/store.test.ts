@@ -121,6 +121,26 @@ describe("a full disk", () => {
   });
 });
 
+describe("a store that is closed", () => {
+  it("is so for an artifact that is being made, of which nothing is left", async () => {
+    const made = store.artifacts.create({ entity: "e", project: "p", name: "n" }, [["f", "text"]]);
+    store.close();
+    await expect(made).rejects.toThrow(ClosedError);
+    expect(readdirSync(join(home, "artifacts", "pending"))).toEqual([]);
+  });
+
+  it("is so for a group that is being read", () => {
+    const { id } = makeModel();
+    store.trajectories.add(id, 0, "val", [{ trajectories: [] }]);
+    const { position } = store.trajectories.list(id, { limit: 1 }).items[0]!;
+    const [begun, notBegun] = [store.trajectories.rows(position), store.trajectories.rows(position)];
+    begun.next();
+    store.close();
+    expect(() => begun.next()).toThrow(ClosedError);
+    expect(() => notBegun.next()).toThrow(ClosedError);
+  });
+});
+
 const makeModel = (name = "m") =>
   store.models.create({ entity: "local", project: "p", name, baseModel: "anneal/tiny" });
 

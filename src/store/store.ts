@@ -167,13 +167,22 @@ function tryTo(action: () => void): void {
   }
 }
 
-/** The same functions, which throw ClosedError once the database is closed: whoever is on the way then says why. */
+function checkOpen(database: Database): void {
+  if (!database.open) throw new ClosedError("the engine has been closed");
+}
+
+/** The same functions, which throw (reject with) ClosedError once the database is closed: whoever is on the way then says why. */
 function whileOpen<T extends object>(database: Database, functions: T): T {
+  const fail = (error: unknown): never => {
+    checkOpen(database);
+    throw error;
+  };
   const checked = Object.entries(functions).map(([name, value]) => {
     if (typeof value !== "function") return [name, value];
     const call = (...given: unknown[]) => {
-      if (!database.open) throw new ClosedError("the engine has been closed");
-      return value(...given) as unknown;
+      checkOpen(database);
+      const result: unknown = value(...given);
+      return result instanceof Promise ? result.catch(fail) : result;
     };
     return [name, call];
   });
@@ -215,7 +224,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const removed = removedFolders(database, home, files);
 
   function transaction<T>(action: () => T): T {
-    if (!database.open) throw new ClosedError("the engine has been closed");
+    checkOpen(database);
     if (afterCommit) {
       const kept = afterCommit.length;
       try {
@@ -267,6 +276,14 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       batch(...of) {
         const { add, finish, discard } = trajectories.batch(...of);
         return { ...table({ add, finish }), discard };
+      },
+      *rows(position) {
+        for (const rows = trajectories.rows(position); ; ) {
+          checkOpen(database);
+          const { done, value } = rows.next();
+          if (done) return;
+          yield value;
+        }
       },
     }),
     metrics: table(metricTable(database)),
