@@ -148,6 +148,9 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     const reason = new Error("enough");
     const signal = AbortSignal.abort(reason);
     await expect(client().chat.completions.create({ messages }, { signal })).rejects.toBe(reason);
+    const { id } = await create("stopped");
+    const job = await client().trainingJobs.create({ model_id: id, trajectory_groups: [] });
+    await expect(client().trainingJobs.events(job.id, {}, { signal })).rejects.toBe(reason);
     const abort = new AbortController();
     const stream = await client().chat.completions.create(
       { messages, ignore_eos: true, stream: true },

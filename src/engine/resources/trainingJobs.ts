@@ -172,6 +172,7 @@ export class TrainingJobs implements TrainingJobsResource {
     const core = this.#core;
     const view = this.#view;
     const checked = async () => {
+      options?.signal?.throwIfAborted();
       const { pageQuery } = await import("../../schemas/pages.js");
       const { after, limit } = validate(pageQuery, query, { from: "query", strict: view.strict });
       return { job: accessJob(core.store, view.caller, jobId), after: after ?? null, limit };
