@@ -88,6 +88,9 @@ describe("a full disk", () => {
     const script = `import { openStore } from ${JSON.stringify(new URL("./store.ts", import.meta.url).href)};
       const store = openStore(${JSON.stringify(join(home, "limited"))});
       const seen = [];
+      const { id } = store.models.create({ entity: "e", project: "p", name: "batch", baseModel: "b" });
+      const batch = store.trajectories.batch(id, 0, "val");
+      batch.add(Array.from({ length: 100 }, () => ({ text: "x".repeat(5000), continues: false })));
       try {
         for (let i = 0; i < 4000; i++) store.models.create({ entity: "e", project: "p", name: i + "x".repeat(500), baseModel: "b" });
       } catch (error) { seen.push(error.code); }
@@ -95,10 +98,11 @@ describe("a full disk", () => {
       catch (error) { seen.push(error.code); }
       try { await store.artifacts.create({ entity: "e", project: "p", name: "n" }, [["f", "x".repeat(4e6)]]); }
       catch (error) { seen.push(error.code); }
+      await batch.discard().catch((error) => seen.push(error.code));
       console.log(seen.join());`;
     const command = `ulimit -f 1000; exec "$0" --import tsx --input-type=module -e "$1"`;
     const said = execFileSync("bash", ["-c", command, process.execPath, script], { encoding: "utf8" });
-    expect(said.trim()).toBe("disk_full,disk_full,disk_full");
+    expect(said.trim()).toBe("disk_full,disk_full,disk_full,disk_full");
     expect(readdirSync(join(home, "limited", "artifacts", "pending"))).toEqual([]);
   });
 

@@ -275,7 +275,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       ...trajectories,
       batch(...of) {
         const { add, finish, discard } = trajectories.batch(...of);
-        return { ...table({ add, finish }), discard };
+        return { ...table({ add, finish }), ...allThrowingDiskFull({ discard }) };
       },
       *rows(position) {
         for (const rows = trajectories.rows(position); ; ) {
