@@ -192,7 +192,11 @@ class Session<Saved> implements TrainingSession<Saved> {
         : new ClosedError("the training session was closed");
       return Promise.reject(why);
     }
-    const result = this.#last.then(work, work);
+    const begin = () => {
+      this.#signal.throwIfAborted();
+      return work();
+    };
+    const result = this.#last.then(begin, begin);
     this.#last = result.catch(() => undefined);
     return result;
   }

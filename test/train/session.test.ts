@@ -295,6 +295,20 @@ describe("a training session", () => {
     await session.close();
   });
 
+  it("saves nothing after it was told to end, however early it was asked to", async () => {
+    const model = await newModel();
+    const stop = new AbortController();
+    const stopped = await engine.training.open(model, { signal: stop.signal });
+    stop.abort(new Error("enough"));
+    await expect(stopped.saveState()).rejects.toBe(stop.signal.reason);
+    await stopped.close();
+    const session = await engine.training.open(model);
+    const calls = [session.forwardBackward(rows, { loss: "cross_entropy" }), session.saveState()];
+    await engine.trainingSessions.close(session.id);
+    expect((await Promise.allSettled(calls))[1]).toMatchObject({ reason: { code: "closed" } });
+    expect((await engine.checkpoints.list(model.id)).data).toMatchObject([{ step: 0 }]);
+  });
+
   it("refuses options that it does not know", async () => {
     const model = await newModel();
     await expect(engine.training.open(model, null as never)).rejects.toMatchObject({ param: "options" });
