@@ -21,6 +21,15 @@ export function onAbort(signal: AbortSignal, abort: () => void): () => void {
   };
 }
 
+/** What `promise` resolves to; an abort rejects with the signal's reason, whatever the promise does. */
+export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    const unfollow = onAbort(signal, () => reject(signal.reason));
+    promise.then(resolve, reject).finally(unfollow);
+  });
+}
+
 function runAll(this: AbortSignal): void {
   const callbacks = followers.get(this);
   followers.delete(this);

@@ -151,6 +151,10 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     const { id } = await create("stopped");
     const job = await client().trainingJobs.create({ model_id: id, trajectory_groups: [] });
     await expect(client().trainingJobs.events(job.id, {}, { signal })).rejects.toBe(reason);
+    const waiting = new AbortController();
+    const cancelled = client().trainingJobs.cancel(job.id, { signal: waiting.signal });
+    waiting.abort(reason);
+    await expect(cancelled).rejects.toBe(reason);
     const abort = new AbortController();
     const stream = await client().chat.completions.create(
       { messages, ignore_eos: true, stream: true },

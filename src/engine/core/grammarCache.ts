@@ -1,7 +1,7 @@
 // Compiled grammars, shared by all requests that ask for the same: compiled once, kept while they are used.
 
 import { createHash } from "node:crypto";
-import { onAbort } from "../../abortListeners.js";
+import { untilAborted } from "../../abortListeners.js";
 import {
   type CompiledGrammar,
   compileGrammar,
@@ -141,15 +141,6 @@ function start(compile: (signal: AbortSignal) => Promise<CompiledGrammar>): Comp
     () => undefined,
   );
   return compilation;
-}
-
-/** What `promise` resolves to; an abort rejects with the signal's reason, whatever the promise does. */
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  return new Promise((resolve, reject) => {
-    const unfollow = onAbort(signal, () => reject(signal.reason));
-    promise.then(resolve, reject).finally(unfollow);
-  });
 }
 
 /** Ids without a token of their own have no bytes, so that they never match. */

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { untilAborted } from "../../abortListeners.js";
 import { TrainingFailedError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { validate, validateAsync } from "../../schemas/validate.js";
@@ -202,7 +203,7 @@ export class TrainingJobs implements TrainingJobsResource {
   async cancel(jobId: string, options?: RequestOptions): Promise<TrainingJob> {
     options?.signal?.throwIfAborted();
     const job = accessJob(this.#core.store, this.#view.caller, jobId);
-    await this.#core.runner.cancel(job.id);
+    await untilAborted(this.#core.runner.cancel(job.id), options?.signal);
     return toJob(this.#core.store.jobs.get(job.id) ?? job, this.#core);
   }
 }
