@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/errors.js";
 import { createServer } from "../../src/server/createServer.js";
@@ -221,6 +221,25 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     await expect(train({ kl_penalty_coef: 0.1, kl_penalty_reference_step: 1 })).rejects.toThrow(
       "no checkpoint at step 1",
     );
+  });
+
+  it.each(["rollback", "export"] as const)("finds no step that is deleted as %s reads it", async (verb) => {
+    const { id } = await create(`read-for-${verb}`);
+    for (let step = 1; step <= 2; step++) {
+      const job = await client().trainingJobs.create({ model_id: id, trajectory_groups: [] });
+      await client().trainingJobs.wait(job.id);
+    }
+    const { checkpoints, files } = engine.core.store;
+    const folder = files.checkpointFolder(id, 1);
+    const located = vi.spyOn(files, "checkpointFolder").mockImplementation(() => {
+      checkpoints.delete(id, [1]);
+      rmSync(folder, { recursive: true, force: true });
+      return folder;
+    });
+    const path = join(tmpdir(), `export-${id}`);
+    const reading = verb === "export" ? client().models.export(id, { path, step: 1 }) : client().models.rollback(id, 1);
+    await expect(reading).rejects.toMatchObject({ code: "step_not_found", status: 404, param: "step" });
+    located.mockRestore();
   });
 
   it("deletes a model in the middle of its jobs", async () => {

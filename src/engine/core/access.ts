@@ -4,7 +4,7 @@ import { realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { relative, sep } from "node:path";
 import * as z from "zod";
-import { NotFoundError, PermissionDeniedError } from "../../errors.js";
+import { ModelFileError, NotFoundError, PermissionDeniedError } from "../../errors.js";
 import { uuid } from "../../schemas/names.js";
 import { validate } from "../../schemas/validate.js";
 import { isKept } from "../../store/homeFolder.js";
@@ -64,6 +64,16 @@ export function accessJob(store: Store, caller: Caller, jobId: string): JobRecor
 
 export function stepNotFound(model: ModelRecord, step: number): NotFoundError {
   return new NotFoundError(`${model.name} has no step ${step}`, { code: "step_not_found", param: "step" });
+}
+
+/** What is read of a checkpoint, which may be deleted meanwhile. @throws NotFoundError then */
+export async function whileThere<T>(store: Store, model: ModelRecord, step: number, reading: Promise<T>): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (!(error instanceof ModelFileError) || store.checkpoints.get(model.id, step)) throw error;
+    throw stepNotFound(model, step);
+  }
 }
 
 /** The application that opened the engine names files in its own calls; all other requests are somebody's with a key. */

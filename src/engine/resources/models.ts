@@ -35,7 +35,7 @@ import type { MetricQuery, TrajectoryQuery } from "../../types/queries.js";
 import type { LoggedGroup, LogParams, LogResult, TrajectoryGroup } from "../../types/trajectories.js";
 import { readAdapterSpec } from "../../weights/index.js";
 import { withoutNull } from "../../withoutAbsent.js";
-import { accessModel, checkEntity, stepNotFound, type View } from "../core/access.js";
+import { accessModel, checkEntity, stepNotFound, type View, whileThere } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
@@ -287,8 +287,8 @@ export class Models implements ModelsResource {
     const base = core.baseOf(model);
     // The name of saved weights means nothing to other programs, whatever it looks like.
     const base_model = asked.base_model ?? (core.store.savedModels.find(base.id) ? base.folder : null);
-    const exported = await exportCheckpoint(checkpoint, target, base, { ...asked, base_model }, options?.signal);
-    return { step, ...exported };
+    const exporting = exportCheckpoint(checkpoint, target, base, { ...asked, base_model }, options?.signal);
+    return { step, ...(await whileThere(core.store, model, step, exporting)) };
   }
 
   async publish(modelId: string, params: ModelPublishParams, options?: RequestOptions): Promise<ModelPublished> {

@@ -1,6 +1,6 @@
 import type { CheckpointRecord, ModelRecord } from "../../store/records.js";
 import { readCheckpoint, writeCheckpoint } from "../../training/checkpointFiles.js";
-import { stepNotFound } from "../core/access.js";
+import { stepNotFound, whileThere } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
 
@@ -26,7 +26,8 @@ export async function rollBack(
     if (!source || !latest) throw stepNotFound(model, step);
     if (source.step === latest.step) return source;
     const base = core.baseOf(model);
-    const state = await readCheckpoint(store.files.checkpointFolder(model.id, step), base);
+    const reading = readCheckpoint(store.files.checkpointFolder(model.id, step), base);
+    const state = await whileThere(store, model, step, reading);
     await writeCheckpoint(temporary, state, base, { parent_step: step, job_id: null });
     const next = latest.step + 1;
     await store.files.commitFolder(temporary, store.files.checkpointFolder(model.id, next));
