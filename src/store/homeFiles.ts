@@ -20,6 +20,12 @@ export interface HomeFiles {
   whenUnused(action: () => void): void;
 }
 
+const TEMPORARY = "anneal-";
+
+/** Whether `HomeFiles.temporary` made a folder of that name. */
+export const isTemporary = (name: string): boolean =>
+  name.startsWith(TEMPORARY) && name.length === TEMPORARY.length + 6;
+
 export function homeFiles(home: string): HomeFiles {
   const modelFolder = (modelId: string) => join(home, "checkpoints", modelId);
   const temporaryRoot = join(home, "temporary");
@@ -39,7 +45,7 @@ export function homeFiles(home: string): HomeFiles {
     savedModelFolder: (id) => join(home, "saved-models", id),
     temporary() {
       makeFolder(temporaryRoot);
-      const folder = mkdtempSync(join(temporaryRoot, "t-"));
+      const folder = mkdtempSync(join(temporaryRoot, TEMPORARY));
       inUse.add(folder);
       return folder;
     },

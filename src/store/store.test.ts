@@ -465,10 +465,11 @@ describe("the home", () => {
     writeFileSync(join(cutOff, "meta.json"), JSON.stringify({ job_id: job.id }));
     store.files.temporary();
     // A process that died while it wrote a job's request.
-    mkdirSync(store.files.jobFolder("cut"));
-    writeFileSync(join(store.files.jobFolder("cut"), "groups.jsonl"), "[]\n");
-    writeFileSync(join(store.files.jobFolder("cut"), "request.jsonl.1234.part"), "{");
-    mkdirSync(store.files.jobFolder("begun"));
+    const cut = store.files.jobFolder(randomUUID());
+    mkdirSync(cut);
+    writeFileSync(join(cut, "groups.jsonl"), "[]\n");
+    writeFileSync(join(cut, "request.jsonl.1234.part"), "{");
+    mkdirSync(store.files.jobFolder(randomUUID()));
     reopen();
     const aside = [`checkpoints/${model.id}/1`, "checkpoints/gone", "jobs/gone"];
     expect(store.swept.quarantined.toSorted()).toEqual(aside.toSorted());
@@ -479,6 +480,26 @@ describe("the home", () => {
     expect(readdirSync(store.files.modelFolder(model.id))).toEqual(["0"]);
     expect(readdirSync(join(home, "jobs"))).toEqual([job.id]);
     expect(readdirSync(home)).not.toContain("temporary");
+  });
+
+  it("removes nothing that a folder had in it before it became one", () => {
+    store.close();
+    rmSync(home, { recursive: true });
+    const paths = [
+      "temporary/notes",
+      "temporary/t-shirts/sizes",
+      "jobs/applied/letter",
+      "jobs/list",
+      "checkpoints/mine/weights",
+    ];
+    for (const path of paths) {
+      mkdirSync(join(home, path, ".."), { recursive: true });
+      writeFileSync(join(home, path), path);
+    }
+    store = openStore(home);
+    const [time] = readdirSync(join(home, "quarantine"));
+    for (const path of paths) expect(readFileSync(join(home, "quarantine", time!, path), "utf8")).toBe(path);
+    expect(store.swept.quarantined).toHaveLength(5);
   });
 
   it("ends deletions that were cut off between their rows and their folders", async () => {

@@ -4,6 +4,7 @@
 import { existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { makeFolder } from "./durableFiles.js";
+import { isTemporary } from "./homeFiles.js";
 
 /** What the database says there is. */
 export interface KnownContent {
@@ -28,13 +29,13 @@ export interface Swept {
 const QUARANTINE = "quarantine";
 
 /**
- * Removes temporary folders, those of jobs that have ended and files whose writing was cut off; moves what no row knows to
- * `quarantine/TIME`, under the path that it had. Links are moved as links and never followed.
+ * Removes temporary folders, those of jobs that have ended and files whose writing was cut off; moves what no row knows, or
+ * somebody else has put there, to `quarantine/TIME`, under the path that it had. Links are moved as links and never followed.
  */
 export function sweepHome(home: string, known: KnownContent): Swept {
   const aside = join(QUARANTINE, new Date().toISOString().replaceAll(":", "-"));
   const swept: Swept = { quarantined: [], restored: restore(home, known) };
-  rmSync(join(home, "temporary"), { recursive: true, force: true });
+  removeTemporary(join(home, "temporary"));
   for (const path of [...unknownPaths(home, known)]) {
     if (wasCutOff(join(home, path))) rmSync(join(home, path), { recursive: true });
     else if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
@@ -45,6 +46,14 @@ export function sweepHome(home: string, known: KnownContent): Swept {
       rmSync(join(home, "jobs", jobId), { recursive: true, force: true });
   }
   return swept;
+}
+
+function removeTemporary(folder: string): void {
+  const status = lstatSync(folder, { throwIfNoEntry: false });
+  if (status?.isSymbolicLink()) rmSync(folder);
+  if (!status?.isDirectory()) return;
+  for (const name of readdirSync(folder)) if (isTemporary(name)) rmSync(join(folder, name), { recursive: true });
+  if (readdirSync(folder).length === 0) rmdirSync(folder);
 }
 
 /** What lies in a home and no row knows, relative to it. Links are not followed. */
@@ -77,6 +86,7 @@ function* pathsWithoutRow(home: string, known: KnownContent): Generator<string> 
   for (const id of entries(home, "saved-models")) if (!saved.has(id)) yield join("saved-models", id);
   const artifacts = known.artifactIds().add("pending");
   for (const id of entries(home, "artifacts")) if (!artifacts.has(id)) yield join("artifacts", id);
+  for (const name of entries(home, "temporary")) if (!isTemporary(name)) yield join("temporary", name);
 }
 
 /** What is known and not in its place, but in quarantine, is moved back. @returns its paths. */
@@ -98,6 +108,9 @@ function restore(home: string, known: KnownContent): string[] {
   return restored;
 }
 
+/** What a job's folder is called. */
+const JOB_ID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
+
 /**
  * Whether a folder's writing was cut off before anybody was told of it: it holds nothing but parts of files, or is a job's
  * without its request, which is written last.
@@ -105,7 +118,7 @@ function restore(home: string, known: KnownContent): string[] {
 export function wasCutOff(folder: string): boolean {
   if (!isFolder(folder)) return false;
   const names = readdirSync(folder);
-  if (basename(dirname(folder)) === "jobs") return !names.includes("request.jsonl");
+  if (basename(dirname(folder)) === "jobs" && JOB_ID.test(basename(folder))) return !names.includes("request.jsonl");
   return names.length > 0 && names.every((name) => name.endsWith(".part"));
 }
 
