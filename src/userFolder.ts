@@ -1,10 +1,10 @@
-import { homedir } from "node:os";
+import { homedir, userInfo } from "node:os";
 import { join, parse } from "node:path";
 
-/** The user's folder; the root for whom the system knows none (no HOME, no entry among its users), as in containers. */
+/** The user's folder, which an empty HOME does not name; the root for whom the system knows none (no HOME, no entry among its users), as in containers. */
 export function userFolder(): string {
   try {
-    return homedir();
+    return homedir() || userInfo().homedir;
   } catch {
     return parse(process.cwd()).root;
   }
