@@ -1,5 +1,11 @@
 import { expect, it } from "vitest";
-import { HomeLockedError, InsufficientMemoryError, NotFoundError, UnavailableError } from "../errors.js";
+import {
+  AuthenticationError,
+  HomeLockedError,
+  InsufficientMemoryError,
+  NotFoundError,
+  UnavailableError,
+} from "../errors.js";
 import { hasColor, problem } from "./terminalText.js";
 
 const stream = (isTTY: boolean, has = true) => ({ isTTY, hasColors: () => has });
@@ -26,6 +32,8 @@ it.each([
   ],
   [new UnavailableError("no b", { code: "base_model_missing", hint: "open the engine with it" }), "--model"],
   [new InsufficientMemoryError("the weights", 2, 1, "models"), "raise --memory-limit"],
+  [new InsufficientMemoryError("the weights", 2, 1, "models"), "with --gpu-layers"],
+  [new AuthenticationError("the API key is not valid"), "--api-key"],
 ])("says what to do in commands: %s", (error, words) => {
   expect(problem(error)).toContain(words);
   expect(problem(error)).not.toMatch(/Engine\.|\(\)|open the engine/);

@@ -48,6 +48,7 @@ export function problem(error: unknown): string {
 const COMMAND_HINTS: Readonly<Record<string, string>> = {
   model_not_found: "anneal models list names what there is",
   base_model_missing: "name that model with --model",
+  invalid_api_key: "name the key that the server was started with: --api-key",
 };
 
 /** What to do, in commands and their options where the library names its own. */
@@ -55,7 +56,11 @@ function commandHint(error: AnnealError): string | null {
   if (error instanceof HomeLockedError && error.address !== null) {
     return `anneal chat --url ${error.address} talks to it; otherwise end that process, or name another home`;
   }
-  return COMMAND_HINTS[error.code] ?? error.hint?.replace("memoryLimit", "--memory-limit") ?? null;
+  return (
+    COMMAND_HINTS[error.code] ??
+    error.hint?.replace("memoryLimit", "--memory-limit").replace("gpuLayers", "--gpu-layers") ??
+    null
+  );
 }
 
 /** Whether a field came from a body, a path or an option says nothing here. */
