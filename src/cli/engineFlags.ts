@@ -81,7 +81,7 @@ export const engineFlags = {
   "max-sequences": integer("N", "sequences computed at once"),
   "token-budget": integer("N", "tokens computed in one step"),
   "max-queue": integer("N", "requests waiting at most"),
-  "tool-parser": choice("NAME", ["none", "auto", ...TOOL_FORMATS]),
+  "tool-parser": choice("NAME", ["none", "auto", ...TOOL_FORMATS], "default auto; of serve none"),
   scheduler: choice("NAME", ["fcfs", "priority"]),
   "sampling-defaults": choice("D", ["model", "neutral"]),
   "max-training-jobs": integer("N", "models that jobs train at once (default 4)"),
