@@ -7,7 +7,7 @@ import type { ModelExported, ModelExportParams } from "../types/models.js";
 import { defineCommand } from "./command.js";
 import { engineFlags } from "./engineFlags.js";
 import { findModel } from "./findModel.js";
-import { choice, text, UsageError } from "./flags.js";
+import { choice, givenOnly, text, UsageError } from "./flags.js";
 import { json } from "./listing.js";
 import { openExistingHome } from "./openHome.js";
 import { withExportProgress } from "./progress.js";
@@ -20,12 +20,14 @@ const flags = {
   ),
   base: text("NAME", "what the adapter calls its base model (default: the name or folder it was loaded from)"),
   ...engineFlags,
-  dtype: choice(
-    "TYPE",
-    ["float32", "bfloat16", "float16", "int8", "int4", "q8_0", "q4_0", "q4_k_m"],
-    "of a whole model: merged float32 or bfloat16, gguf these, float16 and q..., both by default as the base model is stored; onnx float32 (default), float16 and int...",
+  dtype: givenOnly(
+    choice(
+      "TYPE",
+      ["float32", "bfloat16", "float16", "int8", "int4", "q8_0", "q4_0", "q4_k_m"],
+      "of a whole model: merged float32 or bfloat16, gguf these, float16 and q..., both by default as the base model is stored; onnx float32 (default), float16 and int...",
+    ),
   ),
-  quantize: choice("TYPE", ["q8_0", "q4_0", "q4_k_m"], "the same as --dtype, of gguf alone"),
+  quantize: givenOnly(choice("TYPE", ["q8_0", "q4_0", "q4_k_m"], "the same as --dtype, of gguf alone")),
   weights: choice("TYPE", ["float32", "bfloat16"], "the same as --dtype, of a merged model"),
   json,
 };

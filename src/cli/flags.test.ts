@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
+import { exportModel } from "./export.js";
 import { bytes, integer, origins, readFlags, UsageError } from "./flags.js";
 
 describe("flags", () => {
@@ -54,6 +55,14 @@ describe("flags", () => {
       dataRoots: ["/x", "/y"],
       apiKey: "k",
     });
+  });
+
+  it("are not what an export's options of the same names say", () => {
+    const { values } = readFlags(["--quantize", "q8_0"], exportModel.flags, {
+      ANNEAL_DTYPE: "auto",
+      ANNEAL_QUANTIZE: "q4",
+    });
+    expect(values).toEqual({ quantize: "q8_0" });
   });
 
   it.each([

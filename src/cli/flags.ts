@@ -22,6 +22,8 @@ export interface Flag<T = unknown> {
   readonly repeatable?: boolean;
   /** The values that there are, where they can be listed. */
   readonly choices?: readonly string[];
+  /** Has no environment variable: the one of its name is another flag's, of other commands. */
+  readonly isGivenOnly?: boolean;
   /** `name` is what the user called it: `--port` or `ANNEAL_PORT`. @throws UsageError */
   read(texts: readonly string[], name: string): T;
 }
@@ -99,6 +101,8 @@ export function choice<const T extends string>(value: string, choices: readonly 
   return { ...single(value, help ? `${listed} (${help})` : listed, read), choices };
 }
 
+export const givenOnly = <T>(flag: Flag<T>): Flag<T> => ({ ...flag, isGivenOnly: true });
+
 export function repeated(value: string, help: string): Flag<string[]> {
   return { value, help, repeatable: true, read: (texts) => [...texts] };
 }
@@ -124,7 +128,7 @@ export function readEnvironment<T>(
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): T | undefined {
   const text = environment[environmentName(name)];
-  if (!text) return undefined;
+  if (!text || flag.isGivenOnly) return undefined;
   return flag.read(flag.repeatable ? text.split(delimiter) : [text], environmentName(name));
 }
 
