@@ -159,6 +159,8 @@ function sharedConfig(values: Given) {
 /** Supervised passes over the conversations of a file. @throws TrainingDataError naming a line of it that is none. */
 async function imitation(file: string, values: Given): Promise<Recipe> {
   refuse(values, ["steps", "entropy"], "file of conversations");
+  const needing = (["patience", "keep-best"] as const).find((name) => values[name]);
+  if (needing && !values.validation) throw new UsageError(`--${needing} needs --validation above 0`);
   const { checkTrainingData, Engine } = await import("../index.js");
   await checkTrainingData(file);
   const epochs = values.epochs ?? 1;

@@ -215,6 +215,7 @@ describe("anneal train", () => {
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
       [["p/m", partial, "--shuffle"], "--shuffle has no meaning for a module"],
       [["p/m", file("one.jsonl", "{}"), "--entropy", "1"], "--entropy has no meaning for a file of conversations"],
+      [["p/m", file("one.jsonl", "{}"), "--keep-best"], "--keep-best needs --validation above 0"],
       [["p/m", partial, "--validation", "1"], '--validation takes a number from 0, below 1, not "1"'],
     ];
     for (const [args, message] of refused) {
