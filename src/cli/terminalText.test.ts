@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import {
   AuthenticationError,
+  ConflictError,
   HomeLockedError,
   InsufficientMemoryError,
   NotFoundError,
@@ -33,8 +34,12 @@ it.each([
   [new UnavailableError("no b", { code: "base_model_missing", hint: "open the engine with it" }), "--model"],
   [new InsufficientMemoryError("the weights", 2, 1, "models"), "raise --memory-limit"],
   [new InsufficientMemoryError("the weights", 2, 1, "models"), "with --gpu-layers"],
+  [
+    new ConflictError("m is there", { code: "model_exists", hint: "or ask for it with return_existing" }),
+    "another name",
+  ],
   [new AuthenticationError("the API key is not valid"), "--api-key"],
 ])("says what to do in commands: %s", (error, words) => {
   expect(problem(error)).toContain(words);
-  expect(problem(error)).not.toMatch(/Engine\.|\(\)|open the engine/);
+  expect(problem(error)).not.toMatch(/Engine\.|\(\)|open the engine|return_existing/);
 });

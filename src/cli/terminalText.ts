@@ -48,6 +48,7 @@ export function problem(error: unknown): string {
 const COMMAND_HINTS: Readonly<Record<string, string>> = {
   model_not_found: "anneal models list names what there is",
   base_model_missing: "name that model with --model",
+  model_exists: "choose another name; anneal models list names what there is",
   invalid_api_key: "name the key that the server was started with: --api-key",
 };
 
