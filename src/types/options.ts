@@ -106,7 +106,7 @@ export interface EngineOptions {
   logger?: Logger;
   /** The owner's entity, that of models made without naming one; default "local". */
   entity?: string;
-  /** The owner's API key for this run, instead of the one kept in the home. */
+  /** The owner's API key for this run, instead of the one kept in the home: printable ASCII without spaces. */
   apiKey?: string;
   /**
    * Refuse base models whose weights are not those that the home first saw under their names; default false: say so in the

@@ -116,6 +116,8 @@ describe("opening", () => {
     { kvCache: "int4" as "int8" },
     { models: [{ path: "x", kvCache: true as unknown as "int8" }] },
     { home: "\0" },
+    { apiKey: "two words" },
+    { apiKey: "ключ" },
     { dataRoots: ["/tmp\0"] },
     { models: ["\0"] },
   ])("names an option that is out of bounds: %j", async (options) => {

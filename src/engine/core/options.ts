@@ -80,7 +80,11 @@ const engineOptions = z.object({
   memoryLimit: z.number().positive().optional(),
   logger: logger.optional(),
   entity: name.default("local"),
-  apiKey: z.string().min(1).optional(),
+  apiKey: z
+    .string()
+    .min(1)
+    .regex(/^[!-~]*$/, "must be printable ASCII without spaces, as requests carry it in a header")
+    .optional(),
   verify: z.boolean().default(false),
   toolParser: z.enum(["auto", "none", ...TOOL_FORMATS]).default("auto"),
   scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
