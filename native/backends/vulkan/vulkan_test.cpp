@@ -230,6 +230,45 @@ void test_far_pages(const std::shared_ptr<Gpu>& gpu, KvCache cache) {
   gpu->call = working;
 }
 
+// What pages hold where no token has written, also beside heads that do not fill their last granule, is not looked at.
+void test_unwritten_pages(const std::shared_ptr<Gpu>& gpu) {
+  OneThread pool;
+  VulkanDevice device(pool, 0, [](const ModelSpec&, int) { return std::make_unique<NoSampler>(); });
+  ModelSpec m = small_model();
+  m.format = TensorFormat::bf16, m.kv_cache = KvCache::exact;
+  m.layers[0].attention.heads = 8, m.layers[0].attention.head_dim = 4;
+  const auto model = device.load(m, {3, 1}, "", reader(), nullptr);
+  static vk::DeviceFunctions working;
+  static uint32_t filled_with;
+  working = gpu->call;
+  gpu->call.copy_buffer = [](vk::CommandBuffer commands, vk::Buffer, vk::Buffer to, uint32_t, const vk::BufferCopy* of) {
+    working.fill_buffer(commands, to, of->destination, of->size, filled_with);
+  };
+  anneal::sampling::SamplingParams plain;
+  plain.temperature = 0;
+  const anneal::sampling::SamplingState draw(plain, m.vocab);
+  const auto compute = [&](uint32_t with) {
+    filled_with = with;
+    for (int page = 0; page < 2; page++) model->copy_page(2, page);
+    std::vector<std::pair<int, float>> found;
+    std::vector<int32_t> tokens(70), blocks = {1, 0};
+    for (int i = 0; i < 70; i++) tokens[size_t(i)] = i % m.vocab;
+    for (const auto& [position, count] : {std::pair{0, 70}, {70, 1}, {71, 3}}) {
+      backends::Run run{};
+      run.tokens = tokens.data(), run.count = count, run.position = position, run.blocks = blocks.data();
+      run.recurrent = 0, run.logits = backends::WantedLogits::last;
+      backends::RowRequest request{.row = 0, .draw = &draw};
+      backends::RowResult result;
+      check(model->sample(*model->step({&run, 1}), {&request, 1}, {&result, 1}), "logits are numbers");
+      found.push_back({result.sampled.token, result.sampled.logprob});
+    }
+    return found;
+  };
+  const auto wanted = compute(0);
+  check(compute(~0u) == wanted, "pages may hold what is no number where nobody has written");
+  gpu->call = working;
+}
+
 // Rows that share a prompt, one of them from its very end; of a length that makes several stretches of the delta rule.
 void test_training() {
   OneThread pool;
@@ -359,6 +398,7 @@ int main() {
     test_replay(gpu);
     test_submissions(gpu);
     for (const KvCache cache : {KvCache::exact, KvCache::int8}) test_far_pages(gpu, cache);
+    test_unwritten_pages(gpu);
     test_training();
   }
   puts(failures == 0 ? "ok" : "failed");

@@ -210,8 +210,9 @@ void main() {
             UNROLL for (int r = 0; r < kKeyRows; r++) {
               const vec4 q = qs[key_row + r][at];
               UNROLL for (int j = 0; j < kOwnKeys; j++)
-                score[r][j] = kHeadDim % 4 == 0 ? chain_of_four(score[r][j], q, key[j])
-                                                : chain_of_first(score[r][j], q, key[j], kHeadDim - at * 4);
+                // What lies beyond a head in its last granule nobody has written: it may be anything.
+                score[r][j] = kHeadDim % kGranule == 0 ? chain_of_four(score[r][j], q, key[j])
+                                                       : chain_of_first(score[r][j], q, key[j], kHeadDim - at * 4);
             }
           }
         }
