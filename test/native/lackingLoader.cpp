@@ -1,6 +1,6 @@
 // A loader of Vulkan that stands before the real one, at $REAL_VULKAN, and hides what $LACKS names of its drivers.
 // Where $HEAP is set, their memory has so many bytes, and they do not say how much of it is free; where $DISCRETE is,
-// they are no software.
+// they are no software; where $FOREIGN is, no buffer may have the first type of their memory.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -58,6 +58,23 @@ void memory(vk::PhysicalDevice device, vk::PhysicalDeviceMemoryProperties2* to) 
   real_memory(device, to);
   if (const char* const bytes = std::getenv("HEAP"))
     for (vk::MemoryHeap& heap : to->properties.heaps) heap.size = vk::DeviceSize(std::atoll(bytes));
+  if (!std::getenv("FOREIGN")) return;
+  vk::PhysicalDeviceMemoryProperties& all = to->properties;
+  for (uint32_t t = all.type_count++; t > 0; t--) all.types[t] = all.types[t - 1];
+  all.types[0].flags = vk::kMemoryDeviceLocal;
+}
+
+decltype(vk::DeviceFunctions::get_buffer_requirements) real_requirements;
+void requirements(vk::Device device, vk::Buffer buffer, vk::MemoryRequirements* to) {
+  real_requirements(device, buffer, to);
+  to->types <<= 1;
+}
+decltype(vk::DeviceFunctions::allocate_memory) real_allocate;
+vk::Result allocate(vk::Device device, const vk::MemoryAllocateInfo* info, const void* allocator, vk::DeviceMemory* to) {
+  if (info->memory_type == 0) return vk::kOutOfDeviceMemory;
+  vk::MemoryAllocateInfo own = *info;
+  own.memory_type--;
+  return real_allocate(device, &own, allocator, to);
 }
 
 decltype(vk::InstanceFunctions::enumerate_device_extensions) real_extensions;
@@ -73,6 +90,17 @@ template <class F> void* stand_before(F& to, void* found, F instead) {
   return reinterpret_cast<void*>(instead);
 }
 
+vk::GetDeviceProcAddr real_function;
+vk::VoidFunction device_function(vk::Device device, const char* name) {
+  const vk::VoidFunction found = real_function(device, name);
+  const auto before = [&](auto& to, auto instead) {
+    return reinterpret_cast<vk::VoidFunction>(stand_before(to, reinterpret_cast<void*>(found), instead));
+  };
+  if (std::strcmp(name, "vkGetBufferMemoryRequirements") == 0) return before(real_requirements, &requirements);
+  if (std::strcmp(name, "vkAllocateMemory") == 0) return before(real_allocate, &allocate);
+  return found;
+}
+
 }  // namespace
 
 extern "C" void* vkGetInstanceProcAddr(vk::Instance instance, const char* name) {
@@ -82,6 +110,7 @@ extern "C" void* vkGetInstanceProcAddr(vk::Instance instance, const char* name) 
   if (is("vkGetPhysicalDeviceProperties2")) return stand_before(real_properties, found, &properties);
   if (is("vkGetPhysicalDeviceQueueFamilyProperties")) return stand_before(real_queues, found, &queues);
   if (is("vkGetPhysicalDeviceMemoryProperties2")) return stand_before(real_memory, found, &memory);
+  if (is("vkGetDeviceProcAddr") && std::getenv("FOREIGN")) return stand_before(real_function, found, &device_function);
   if (is("vkEnumerateDeviceExtensionProperties")) return stand_before(real_extensions, found, &extensions);
   return found;
 }

@@ -119,6 +119,11 @@ describe.skipIf(gpus[0]?.problem !== "" || real === undefined)("a driver", () =>
     }
   });
 
+  it("is given buffers of those types of memory that they may have", { timeout: 240_000 }, () => {
+    const LD_LIBRARY_PATH = loader("foreign", join(import.meta.dirname, "lackingLoader.cpp"));
+    expect(found({ LD_LIBRARY_PATH, REAL_VULKAN: real!, FOREIGN: "1" }).gpu).toBe("opened");
+  });
+
   it("with little memory says how much is missing, and has the layers that it has room for", {
     timeout: 240_000,
   }, () => {

@@ -232,11 +232,12 @@ Gpu::Gpu(int index, std::span<const uint8_t> pipelines) : Gpu() {
 #undef ANNEAL_VK_LOAD
   call.get_queue(handle, family, 0, &queue);
 
+  const uint32_t usable = types_of_buffers();
   const auto find = [&](std::initializer_list<vk::Flags> wishes) {
     std::vector<uint32_t> found;
     for (vk::Flags wish : wishes)
       for (uint32_t t = 0; t < d.memory.type_count; t++)
-        if ((d.memory.types[t].flags & wish) == wish) {
+        if (usable >> t & 1 && (d.memory.types[t].flags & wish) == wish) {
           found.push_back(t);
           break;
         }
@@ -269,6 +270,17 @@ Gpu::~Gpu() {
   if (cache_) call.destroy_cache(handle, cache_, nullptr);
   if (layout_) call.destroy_layout(handle, layout_, nullptr);
   call.destroy_device(handle, nullptr);
+}
+
+// Types of memory that buffers may have, a bit each: the same for all that are used alike.
+uint32_t Gpu::types_of_buffers() const {
+  const vk::BufferCreateInfo info{.size = 16, .usage = kBufferUsage};
+  vk::Buffer buffer = 0;
+  check(call.create_buffer(handle, &info, nullptr, &buffer));
+  vk::MemoryRequirements needs{};
+  call.get_buffer_requirements(handle, buffer, &needs);
+  call.destroy_buffer(handle, buffer, nullptr);
+  return needs.types;
 }
 
 void Gpu::forget_pipelines() {

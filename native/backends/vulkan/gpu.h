@@ -43,6 +43,8 @@ enum class Place : uint8_t { device, upload, readback };
 // whose parts they are given by addresses of their own may be larger.
 constexpr int64_t kMaxCounted = int64_t(4) << 30;
 enum class Parts : uint8_t { counted, addressed };
+constexpr vk::Flags kBufferUsage =
+    vk::kUsageTransferSource | vk::kUsageTransferDestination | vk::kUsageStorage | vk::kUsageDeviceAddress;
 
 // Products of four signed bytes at once (shaders/byte_products.glsl). slow: done of other instructions by the driver.
 enum class ByteProducts : uint8_t { none, slow, fast };
@@ -144,6 +146,7 @@ class Gpu {
   int64_t max_piece(Parts) const;
   // Whether memory of that place is the device's own, which is what is planned.
   bool is_own(Place) const;
+  uint32_t types_of_buffers() const;
   void forget_pipelines();
   int64_t unused() const;  // bytes that nobody has
   template <class F> void each_spare(F&&) const;

@@ -14,9 +14,7 @@ Memory::Memory(std::shared_ptr<Gpu> gpu, int64_t bytes, Place place, Parts parts
     throw NoDeviceMemory(g.part_ + " in one piece", bytes, most);
   }
   try {
-    const vk::BufferCreateInfo info{.size = uint64_t(bytes),
-                                    .usage = vk::kUsageTransferSource | vk::kUsageTransferDestination |
-                                             vk::kUsageStorage | vk::kUsageDeviceAddress};
+    const vk::BufferCreateInfo info{.size = uint64_t(bytes), .usage = kBufferUsage};
     g.check(g.call.create_buffer(g.handle, &info, nullptr, &buffer_), bytes);
     vk::MemoryRequirements needs{};
     g.call.get_buffer_requirements(g.handle, buffer_, &needs);
