@@ -111,7 +111,9 @@ void Commands::wait() {
   if (!submitted_) return;
   submitted_ = false;
   look_at(*gpu_, fence_);
-  gpu_->check(gpu_->call.wait_fences(gpu_->handle, 1, &fence_, 1, ~0ull));
+  const vk::Result result = gpu_->call.wait_fences(gpu_->handle, 1, &fence_, 1, ~0ull);
+  // What could not be waited for may still run, whatever the reason: no call can go on after it.
+  gpu_->check(result < 0 ? vk::kDeviceLost : result);
 }
 
 void Commands::run(Commands* before) {

@@ -262,6 +262,28 @@ void test_loss(const std::vector<Numbers>& all) {
   check(wanted() == all, "and computes as before");
 }
 
+// Also where it is memory that the driver lacks to wait, nobody knows what runs: the device counts as lost. A model whose
+// work cannot be waited for goes without a word.
+void test_failed_wait() {
+  {
+    World w;
+    w.model = w.device.load(small_model(), {64, kStates}, "", reader(), nullptr);
+    F& functions = w.device.gpu()->call;
+    real = functions, fault = vk::kOutOfHostMemory;
+    functions.wait_fences = fail_wait, countdown = 0;
+    check(throws<backends::DeviceLost>([&] { draw(w, 0, 5, nullptr); }), "what cannot be waited for is lost");
+    Tokens tokens;
+    backends::Run run = tokens.run(0, 5, nullptr);
+    run.logits = backends::WantedLogits::last;
+    w.model->step({&run, 1}), w.model->start();
+    countdown = 0;
+    w.model.reset();
+    check(countdown < 0, "a model waits for what it submitted before it goes");
+    functions = real;
+  }
+  fault = vk::kOutOfDeviceMemory;
+}
+
 // ---- a small heap
 
 int64_t heap_bytes = 0, taken = 0, allocated = 0, most_allocated = 0, allocations = 0;
@@ -398,6 +420,7 @@ int main() {
     test_many_rows();
     kept.reset(), kept = open_gpu(0);
     test_refusals(all);
+    test_failed_wait();
     test_loss(all);
   }
   if (failures == 0)
