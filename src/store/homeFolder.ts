@@ -111,9 +111,18 @@ function isAlive(pid: number): boolean {
   }
 }
 
+/** None of a folder that may be written but not listed. */
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
 /** Folders of processes that ended without closing their engine are removed; those of living ones are left alone. */
 function removeAbandonedHomes(): void {
-  for (const name of readdirSync(tmpdir())) {
+  for (const name of namesIn(tmpdir())) {
     const pid = name.startsWith(TEMPORARY_PREFIX)
       ? Number.parseInt(name.slice(TEMPORARY_PREFIX.length), 10)
       : Number.NaN;
@@ -126,8 +135,15 @@ function removeAbandonedHomes(): void {
   }
 }
 
-/** A home for an engine that keeps nothing: the caller removes it when it closes. */
+/**
+ * A home for an engine that keeps nothing: the caller removes it when it closes.
+ * @throws UnavailableError with code "home_unusable".
+ */
 export function makeTemporaryHome(): string {
   removeAbandonedHomes();
-  return mkdtempSync(join(tmpdir(), `${TEMPORARY_PREFIX}${process.pid}-`));
+  try {
+    return mkdtempSync(join(tmpdir(), `${TEMPORARY_PREFIX}${process.pid}-`));
+  } catch (error) {
+    throw homeError(tmpdir(), error);
+  }
 }

@@ -714,6 +714,15 @@ describe("the home", () => {
     ]);
   });
 
+  it("of nobody's naming lies in the system's temporary folder, which must be one", () => {
+    vi.stubEnv("TMPDIR", join(home, "none"));
+    try {
+      expect(() => openStore(null)).toThrow(expect.objectContaining({ code: "home_unusable", param: "home" }));
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  });
+
   it("is gone after close when none was named", () => {
     const temporary = openStore(null);
     temporary.models.create({ entity: "local", project: "p", name: "m", baseModel: "b" });
