@@ -117,7 +117,7 @@ export class Engine implements AnnealClient, ServedEngine {
   /**
    * The same interface to an engine behind an address, such as "http://127.0.0.1:8000". Nothing is sent before it is used.
    * Requests carry `apiKey`.
-   * @throws ValidationError for an address that is none.
+   * @throws ValidationError for an address that is none, or without a key.
    */
   static async connect(url: string, options: { apiKey: string }): Promise<AnnealClient>;
   /**
@@ -126,15 +126,15 @@ export class Engine implements AnnealClient, ServedEngine {
    * @throws RemoteServerError when there is no such server; what `open` throws.
    */
   static async connect(url: string, options: TinkerOptions): Promise<Engine>;
-  static async connect(url: string, options: { apiKey: string } | TinkerOptions): Promise<AnnealClient> {
-    if ("protocol" in options) {
+  static async connect(url: string, options?: { apiKey: string } | TinkerOptions): Promise<AnnealClient> {
+    if (options && "protocol" in options) {
       const parts = await import("./engine/parts.js");
       const opened = await parts.openRemote(url, options);
       return Engine.#open(parts, opened.options, opened.remote);
     }
     // Faces are loaded when they are asked for: an application that only opens engines does not pay for them.
     const { connect } = await import("./client/connect.js");
-    return connect(url, options);
+    return connect(url, options ?? { apiKey: "" });
   }
 
   /** The folder of everything durable; null: nothing is kept. */

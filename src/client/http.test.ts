@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { connect } from "./connect.js";
 import { toError } from "./http.js";
 
 it.each([
@@ -13,4 +14,9 @@ it.each([
     param,
     message: "there is one already",
   });
+});
+
+it("is not made without a key", async () => {
+  const refused = connect("http://127.0.0.1:8000", {} as { apiKey: string });
+  await expect(refused).rejects.toMatchObject({ status: 422, issues: [{ loc: ["options", "apiKey"] }] });
 });

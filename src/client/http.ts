@@ -101,7 +101,7 @@ export class HttpConnection {
 
   /**
    * @param url the server's address, with or without "/v1"
-   * @throws ValidationError when it is none.
+   * @throws ValidationError when it is none, or there is no key.
    */
   constructor(url: string, apiKey: string) {
     const base = serverUrl(url);
@@ -110,6 +110,7 @@ export class HttpConnection {
         { loc: ["url"], msg: `"${url}" is no address such as http://127.0.0.1:8000`, type: "value_error" },
       ]);
     }
+    if (!apiKey) throw new ValidationError([{ loc: ["options", "apiKey"], msg: "field required", type: "missing" }]);
     this.#base = base;
     this.#apiKey = apiKey;
   }
