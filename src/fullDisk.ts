@@ -5,9 +5,12 @@ import { DiskFullError } from "./errors.js";
 /** No room on the disk, in the user's quota, or under the limit of a file's size; SQLite tells only the first by a name of its own. */
 const CODES = new Set(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"]);
 
+export const isDiskFull = (error: unknown): boolean =>
+  CODES.has((error as NodeJS.ErrnoException | null | undefined)?.code ?? "");
+
 /** A full disk as DiskFullError, whoever met it; other errors as they are. */
 export function asDiskFullError(error: unknown): unknown {
-  return CODES.has((error as NodeJS.ErrnoException | null | undefined)?.code ?? "") ? new DiskFullError(error) : error;
+  return isDiskFull(error) ? new DiskFullError(error) : error;
 }
 
 /** The same functions, synchronous or not, that throw (reject with) `asDiskFullError` of what they throw. */

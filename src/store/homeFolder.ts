@@ -18,7 +18,7 @@ export const databaseFile = (home: string): string => join(home, "anneal.db");
 
 /** What the engine itself keeps in a home: every entity's checkpoints and data, and the owner's key. */
 export const isKept = (entry: string): boolean =>
-  /^(checkpoints|saved-models|artifacts|jobs|temporary|quarantine|pipelines|owner-key|anneal\.db.*|lock\..*)$/.test(
+  /^(checkpoints|saved-models|artifacts|jobs|temporary|quarantine|pipelines|owner-key|reserve|anneal\.db.*|lock\..*)$/.test(
     entry,
   );
 

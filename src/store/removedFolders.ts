@@ -1,5 +1,6 @@
 import { join, relative, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
+import { isDiskFull } from "../fullDisk.js";
 import type { HomeFiles } from "./homeFiles.js";
 
 /** Folders whose rows are deleted: what a crash leaves of them goes with the next opening. */
@@ -21,7 +22,12 @@ export function removedFolders(database: Database, home: string, files: Pick<Hom
   const pathOf = (folder: string) => relative(resolve(home), resolve(folder));
   const remove = (folder: string) => {
     files.remove(folder);
-    forget.run(pathOf(folder));
+    try {
+      forget.run(pathOf(folder));
+    } catch (error) {
+      // The folder is gone, which the next opening finds.
+      if (!isDiskFull(error)) throw error;
+    }
   };
   return {
     announce: (folder) => void insert.run(pathOf(folder)),

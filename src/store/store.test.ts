@@ -123,6 +123,38 @@ describe("a full disk", () => {
     await expect(streamFile(path, chunks)).rejects.toMatchObject({ name: "DiskFullError", cause: full });
     expect(readdirSync(home).filter((name) => name.startsWith("note"))).toEqual([]);
   });
+
+  it("has room that the home kept back for what frees it", () => {
+    store.close();
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    try {
+      store = openStore(home);
+      const reserve = join(home, "reserve");
+      const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
+      const { id } = makeModel();
+      const remove = () =>
+        store.deletion(() => {
+          store.models.delete(id);
+          if (existsSync(reserve)) throw full;
+        });
+      const neverFits = () => {
+        throw full;
+      };
+      vi.advanceTimersToNextTimer();
+      expect(statSync(reserve).size).toBe(2 ** 20);
+      expect(() => store.transaction(neverFits)).toThrow(DiskFullError);
+      expect(existsSync(reserve)).toBe(true);
+      remove();
+      expect([store.models.get(id), existsSync(reserve)]).toEqual([null, false]);
+      expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
+      vi.advanceTimersToNextTimer();
+      expect(existsSync(reserve)).toBe(true);
+      expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
+      expect(existsSync(reserve)).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
 });
 
 describe("a store that is closed", () => {

@@ -18,6 +18,7 @@ import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } 
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
 import { type RemovedFolders, removedFolders } from "./removedFolders.js";
+import { type Reserve, reserveOf } from "./reserve.js";
 import { type ResponseTable, responseTable } from "./responses.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
@@ -50,6 +51,8 @@ export interface Store {
   readonly files: HomeFiles;
   /** All writes of `action` together, or none of them. May be nested. */
   transaction<T>(action: () => T): T;
+  /** The same of what frees the disk, with the room that the home has kept back for it where the disk is full. */
+  deletion<T>(action: () => T): T;
   /** The job runs: from now on, or again after a restart. `event` is written the first time only. */
   startJob(jobId: string, event: NewEvent): void;
   /** A step's event and the job's state after it, together. */
@@ -144,10 +147,11 @@ function giveBackPages(database: Database): boolean {
  * Keeps `anneal.db` no older than a few seconds, so that a copy of that file alone is a recent one, and not much larger than
  * what it holds. @returns what ends it.
  */
-function moveLogRegularly(database: Database): () => void {
+function moveLogRegularly(database: Database, reserve: Reserve): () => void {
   const changes = database.prepare<[], number>("SELECT total_changes()").pluck();
   let moved = changes.get();
   const timer = setInterval(() => {
+    reserve.take();
     // What a full disk keeps from being moved stays in the log, where it is as safe.
     tryTo(() => {
       if (!giveBackPages(database) && changes.get() === moved) return;
@@ -222,6 +226,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const savedModels = savedModelTable(database, files);
   const responses = responseTable(database);
   const removed = removedFolders(database, home, files);
+  const reserve = reserveOf(home);
 
   function transaction<T>(action: () => T): T {
     checkOpen(database);
@@ -259,7 +264,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   responses.recover();
   removed.recover();
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels, removed }));
-  const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database);
+  const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database, reserve);
 
   const table = <T extends object>(functions: T): T => allThrowingDiskFull(ofModels(whileOpen(database, functions)));
   const trajectories = trajectoryTable(database);
@@ -295,6 +300,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     removedFolders: table(removed),
     files: allThrowingDiskFull({ ...files, ...table({ temporary: files.temporary, makeFolder: files.makeFolder }) }),
     transaction,
+    deletion: (action) => reserve.lentTo(() => transaction(action)),
     startJob: (jobId, event) =>
       transaction(() => {
         const job = unfinished(jobId);

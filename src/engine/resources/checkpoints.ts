@@ -50,7 +50,7 @@ export class Checkpoints implements CheckpointsResource {
       throw ValidationError.at(`steps.${at}`, `step ${latest} is the model's latest and cannot be deleted`);
     }
     const folderOf = (step: number) => store.files.checkpointFolder(model.id, step);
-    const deleted = store.transaction(() => {
+    const deleted = store.deletion(() => {
       const deleted = store.checkpoints.delete(model.id, steps);
       for (const step of deleted) store.removedFolders.announce(folderOf(step));
       return deleted;

@@ -259,7 +259,7 @@ export class Models implements ModelsResource {
     const remote = await RemoteStates.of(this.#core, accessModel(store, this.#view.caller, modelId), steps);
     const model = accessModel(store, this.#view.caller, modelId);
     const folder = store.files.modelFolder(model.id);
-    const remaining = store.transaction(() => {
+    const remaining = store.deletion(() => {
       const steps = store.checkpoints.steps(model.id);
       // The model goes first, so that no job can be queued for it any more; its jobs' rows stay.
       store.models.delete(model.id);
