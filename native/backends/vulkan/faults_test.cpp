@@ -301,7 +301,7 @@ void find_own_types(vk::PhysicalDevice device, vk::PhysicalDeviceMemoryPropertie
 // Of drivers that tell what is free, and of others, of whose heaps is free what this process has not taken.
 void give_small_heap(vk::PhysicalDevice, vk::PhysicalDeviceMemoryProperties2* to) {
   auto* const budget = static_cast<vk::PhysicalDeviceMemoryBudgetProperties*>(to->next);
-  for (int h = 0; h < vk::kMaxMemoryHeaps; h++) {
+  for (uint32_t h = 0; h < vk::kMaxMemoryHeaps; h++) {
     to->properties.heaps[h].size = vk::DeviceSize(heap_bytes + taken);
     if (budget) budget->budget[h] = vk::DeviceSize(heap_bytes), budget->usage[h] = 0;
   }
