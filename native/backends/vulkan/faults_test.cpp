@@ -262,8 +262,8 @@ void test_loss(const std::vector<Numbers>& all) {
   check(wanted() == all, "and computes as before");
 }
 
-// Also where it is memory that the driver lacks to wait, nobody knows what runs: the device counts as lost. A model whose
-// work cannot be waited for goes without a word.
+// Also where it is memory that the driver lacks to wait, nobody knows what runs: the device counts as lost. A model
+// whose work cannot be waited for goes without a word.
 void test_failed_wait() {
   {
     World w;

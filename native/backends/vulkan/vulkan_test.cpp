@@ -241,7 +241,8 @@ void test_unwritten_pages(const std::shared_ptr<Gpu>& gpu) {
   static vk::DeviceFunctions working;
   static uint32_t filled_with;
   working = gpu->call;
-  gpu->call.copy_buffer = [](vk::CommandBuffer commands, vk::Buffer, vk::Buffer to, uint32_t, const vk::BufferCopy* of) {
+  gpu->call.copy_buffer = [](vk::CommandBuffer commands, vk::Buffer, vk::Buffer to, uint32_t,
+                             const vk::BufferCopy* of) {
     working.fill_buffer(commands, to, of->destination, of->size, filled_with);
   };
   anneal::sampling::SamplingParams plain;
