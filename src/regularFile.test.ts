@@ -1,9 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { openRegularFile, readRegularFile } from "./regularFile.js";
+import { openRegularFile, readAt, readRegularFile } from "./regularFile.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-regular-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -43,4 +44,14 @@ describe("a whole file", () => {
     expect((await readRegularFile("/proc/self/status", 2 ** 20)).toString()).toMatch(/^Name:.*\n$/s);
     await expect(readRegularFile("/proc/self/status", 100)).rejects.toThrow("is larger");
   });
+});
+
+it("more than one call can read is read in pieces", async () => {
+  const asked: number[] = [];
+  const read = async (_: Uint8Array, __: number, bytesRead: number) => {
+    asked.push(bytesRead);
+    return { bytesRead };
+  };
+  expect(await readAt({ read } as unknown as FileHandle, new Uint8Array(2 ** 31 + 1), 0)).toBe(true);
+  expect(asked).toEqual([2 ** 30, 2 ** 30, 1]);
 });

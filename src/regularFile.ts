@@ -24,10 +24,14 @@ function kindOf(status: Stats): string {
   return status.isFIFO() ? "a pipe" : "a device";
 }
 
+/** One call reads less than 2^31 bytes: Node ends the process where it is asked for more. */
+const MAX_READ_BYTES = 2 ** 30;
+
 /** Fills `to` with what lies at `position`; false where the file ends before. */
 export async function readAt(handle: FileHandle, to: Uint8Array, position: number): Promise<boolean> {
   for (let done = 0; done < to.length; ) {
-    const { bytesRead } = await handle.read(to, done, to.length - done, position + done);
+    const length = Math.min(to.length - done, MAX_READ_BYTES);
+    const { bytesRead } = await handle.read(to, done, length, position + done);
     if (bytesRead === 0) return false;
     done += bytesRead;
   }
