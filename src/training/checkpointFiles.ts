@@ -178,7 +178,7 @@ export async function readAdapter(
   if (from === "checkpoint") await verifyChecksums(folder, ADAPTER_FILES);
   // What others say of states elsewhere is nothing to go on from.
   const kept = from === "checkpoint" ? readKept(meta?.object("kept") ?? null) : null;
-  const adapter = await readAdapterFolder(folder);
+  const adapter = await readAdapterFolder(folder, base.device.config);
   return { spec: adapter.spec, tensors: withLeftOutLayers(base.device.config, adapter), kept };
 }
 

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "./adapterFolder.js";
 import { readModelConfig } from "./modelConfig.js";
 import { modelSpec } from "./modelSpec.js";
-import { readSafetensors, writeSafetensors } from "./safetensors.js";
+import { readSafetensors, safetensorsHeader, writeSafetensors } from "./safetensors.js";
 
 const adapter = fileURLToPath(new URL("../../test/reference/models/llama_linear/adapter", import.meta.url));
 let folder: string;
@@ -127,6 +127,27 @@ it.each<[string, object]>([
 ])("refuses an adapter by its %s", async (param, change) => {
   editConfig(change);
   await expect(readAdapterFolder(folder)).rejects.toMatchObject({ name: "ModelFileError", param });
+});
+
+it("refuses tensors that do not fit the model before they are read", async () => {
+  const model = modelSpec(await readModelConfig(join(adapter, "..")));
+  expect((await readAdapterFolder(folder, model)).tensors.size).toBe(8);
+  const file = join(folder, "adapter_model.safetensors");
+  const write = (name: string, shape: [number, number]) => {
+    const bytes = 4 * shape[0] * shape[1];
+    const header = safetensorsHeader([{ name, shape, dtype: "F32", bytes }]);
+    writeFileSync(file, header);
+    truncateSync(file, header.length + bytes);
+  };
+  const place = (layer: number) => `base_model.model.model.layers.${layer}.self_attn.q_proj.lora_A.weight`;
+  for (const [name, shape, problem] of [
+    [place(0), [8, 10 ** 10], "must have the shape [8, 32]"],
+    [place(9), [8, 32], "is no tensor of this model"],
+  ] as const) {
+    write(name, [...shape]);
+    const refused = { name: "ModelFileError", file, param: name, message: expect.stringContaining(problem) };
+    await expect(readAdapterFolder(folder, model)).rejects.toMatchObject(refused);
+  }
 });
 
 it("refuses tensors that fit no projection or not the rank", async () => {

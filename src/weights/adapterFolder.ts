@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
-import { ModelFileError } from "../errors.js";
+import { BadRequestError, ModelFileError } from "../errors.js";
 import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
@@ -50,10 +50,11 @@ export interface StoredAdapter {
 }
 
 /**
- * Reads an adapter, its values widened to float32 and named as the runtime names them.
+ * Reads an adapter, its values widened to float32 and named as the runtime names them. With a `model`, nothing is read
+ * of an adapter whose tensors do not fit it.
  * @throws ModelFileError when a file is missing or damaged, or the adapter needs what is not supported.
  */
-export async function readAdapterFolder(folder: string): Promise<StoredAdapter> {
+export async function readAdapterFolder(folder: string, model?: ModelSpec): Promise<StoredAdapter> {
   const fields = await JsonFields.read(join(folder, CONFIG_FILE));
   const spec = adapterSpec(fields);
   const file = join(folder, TENSOR_FILE);
@@ -63,27 +64,51 @@ export async function readAdapterFolder(folder: string): Promise<StoredAdapter> 
     });
   }
   const mayLeaveOut = namesLayers(fields);
-  const tensors: NamedTensors = new Map();
+  /** By the name in the file. */
+  const names = new Map<string, string>();
   const found = new Set<string>();
-  for (const [stored, tensor] of (await readSafetensors(file)).tensors) {
-    // Older files carry the name of the adapter, those of models that see the place of their text.
-    const name = stored
-      .replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight")
-      .replace(/^(base_model\.model\.)(model\.language_model|language_model\.model)\./, "$1model.");
-    const [, place, side] = TENSOR_NAME.exec(name) ?? [];
-    if (!place) throw new ModelFileError(file, `${stored} is no LoRA tensor of a known projection`, { param: stored });
-    const rank = tensor.shape[side === "A" ? 0 : 1];
-    if (tensor.shape.length !== 2 || rank !== spec.rank) {
-      const message = `${stored} has shape [${tensor.shape}], which does not fit the rank ${spec.rank} of ${CONFIG_FILE}`;
-      throw new ModelFileError(file, message, { param: stored });
+  const { tensors: read } = await readSafetensors(file, (stored) => {
+    const shapes = new Map<string, number[]>();
+    for (const [own, { shape }] of stored) {
+      // Older files carry the name of the adapter, those of models that see the place of their text.
+      const name = own
+        .replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight")
+        .replace(/^(base_model\.model\.)(model\.language_model|language_model\.model)\./, "$1model.");
+      const [, place, side] = TENSOR_NAME.exec(name) ?? [];
+      if (!place) throw new ModelFileError(file, `${own} is no LoRA tensor of a known projection`, { param: own });
+      const rank = shape[side === "A" ? 0 : 1];
+      if (shape.length !== 2 || rank !== spec.rank) {
+        const message = `${own} has shape [${shape}], which does not fit the rank ${spec.rank} of ${CONFIG_FILE}`;
+        throw new ModelFileError(file, message, { param: own });
+      }
+      if (shapes.has(name)) throw new ModelFileError(file, `${own} is there twice`, { param: own });
+      shapes.set(name, shape);
+      names.set(own, name);
+      found.add(place.split(".")[1]!);
     }
-    if (tensors.has(name)) throw new ModelFileError(file, `${stored} is there twice`, { param: stored });
-    tensors.set(name, tensor);
-    found.add(place.split(".")[1]!);
-  }
+    if (model && shapes.size > 0) checkShapes(file, shapes, model, { ...spec, targets: [...found] });
+  });
+  const tensors: NamedTensors = new Map([...read].map(([own, tensor]) => [names.get(own)!, tensor]));
   if (spec.targets.length === 0 || mayLeaveOut) spec.targets = MODULES.filter((name) => found.has(name));
   if (spec.targets.length === 0) throw new ModelFileError(file, "has no tensors");
   return { spec, tensors, mayLeaveOut };
+}
+
+function checkShapes(file: string, shapes: ReadonlyMap<string, number[]>, model: ModelSpec, spec: AdapterSpec): void {
+  const fail = (message: string, param: string | null, cause?: unknown) =>
+    new ModelFileError(file, message, { param, cause });
+  let expected: Map<string, number[]>;
+  try {
+    expected = new Map(adapterTensors(model, spec).map(({ name, shape }) => [name, shape]));
+  } catch (error) {
+    if (!(error instanceof BadRequestError)) throw error;
+    throw fail(error.message, error.param, error);
+  }
+  for (const [name, shape] of shapes) {
+    const fitting = expected.get(name);
+    if (!fitting) throw fail(`${name} is no tensor of this model`, name);
+    if (shape.join() !== fitting.join()) throw fail(`${name} must have the shape [${fitting.join(", ")}]`, name);
+  }
 }
 
 /** Gives a pair of zeros, which change nothing and learn nothing, to the layers that an adapter of `model` leaves out. */

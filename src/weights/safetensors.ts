@@ -11,11 +11,16 @@ import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js
 /** Header sizes are multiples of this, so that data is aligned. */
 const ALIGNMENT = 8;
 
-/** @throws ModelFileError when the file is damaged or holds anything but F32, BF16 and F16 tensors. */
+/**
+ * `check` sees what there is before anything of it is read, and throws for what is not wanted.
+ * @throws ModelFileError when the file is damaged or holds anything but F32, BF16 and F16 tensors.
+ */
 export async function readSafetensors(
   file: string,
+  check: (tensors: ReadonlyMap<string, StoredTensor>) => void = () => {},
 ): Promise<{ tensors: NamedTensors; metadata: Record<string, string> }> {
   const header = await readSafetensorsHeader(file);
+  check(header.tensors);
   const handle = await openRegularFile(file);
   try {
     const tensors: NamedTensors = new Map();

@@ -88,7 +88,8 @@ export async function loadRemoteBase(
   const most = Math.min(config.maxPositions, server.models.get(served) ?? config.maxPositions);
   const contextLength = Math.min(options.contextLength ?? most, most);
   const isTemporary = options.home === null;
-  const device = new TinkerDevice({ server, baseModel: served, config, isTemporary, readAdapter: readAdapterFolder });
+  const readAdapter = (archive: string) => readAdapterFolder(archive, config);
+  const device = new TinkerDevice({ server, baseModel: served, config, isTemporary, readAdapter });
   const { mtimeMs } = await stat(isGguf(folder) ? folder : join(folder, "config.json"));
   options.logger.info("model is computed elsewhere", { id, url: server.url, baseModel: served });
   return {
