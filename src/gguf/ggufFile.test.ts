@@ -137,3 +137,18 @@ it.each<[string, GgufParts[], RegExp]>([
   const files = parts.map((content, i) => written(ggufBytes(content), `odd-0000${i + 1}-of-00002.gguf`));
   await expect(readGguf(files[0]!)).rejects.toThrow(message);
 });
+
+it.each([1, 2])("refuses lists that have more entries than any vocabulary: %i", async (lists) => {
+  const length = Math.ceil((2 ** 24 + 1) / lists);
+  const pieces = Array.from({ length: lists }, (_, i) => {
+    const metadata: GgufParts["metadata"] = { [`list${i}`]: { array: "uint32", values: [] } };
+    const bytes = ggufBytes({ metadata, keyCount: BigInt(lists) }).subarray(0, 24 + 8 + 5 + 4 + 4 + 8);
+    // Of bytes, which a list in memory has eight for.
+    bytes.writeUInt32LE(0, bytes.length - 12);
+    bytes.writeBigUInt64LE(BigInt(length), bytes.length - 8);
+    return [i === 0 ? bytes : bytes.subarray(24), Buffer.alloc(length)];
+  });
+  const file = written(Buffer.concat(pieces.flat()));
+  const reason = expect.stringMatching(/^list\d has \d+ entries, more than \d+$/);
+  await expect(readGguf(file)).rejects.toMatchObject({ name: "ModelFileError", reason, param: `list${lists - 1}` });
+});

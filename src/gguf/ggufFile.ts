@@ -63,6 +63,8 @@ const MAX_KEYS = 2 ** 16;
 const MAX_TENSORS = 2 ** 20;
 const MAX_FILES = 1000;
 const MAX_KEY_BYTES = 2 ** 16;
+/** Of all lists together, each of which takes more memory than it does in the file. A vocabulary has at most 2^22 tokens. */
+const MAX_ENTRIES = 2 ** 24;
 /** Metadata with its vocabulary, and the table of tensors. Those of published models are below 20 MB. */
 const MAX_HEADER_BYTES = 2 ** 28;
 const FIRST_READ_BYTES = 2 ** 20;
@@ -176,6 +178,8 @@ function narrowed(value: bigint): number | bigint {
 
 class Reader {
   at = 0;
+  /** Of the lists that have been read. */
+  entries = 0;
   /** What is being read, for errors. */
   what = "its first bytes";
 
@@ -224,7 +228,8 @@ class Reader {
     if (type !== ARRAY) this.fail(`has a value of the unknown type ${type}`);
     if (isElement) this.fail("has lists in a list");
     const element = this.uint32();
-    const length = this.count(MAX_HEADER_BYTES, "entries");
+    const length = this.count(MAX_ENTRIES - this.entries, "entries");
+    this.entries += length;
     const least = SCALARS[element]?.bytes ?? (element === STRING ? 8 : 1);
     if (this.at + length * least > MAX_HEADER_BYTES) this.fail(`has ${length} entries, which do not fit the file`);
     if (this.at + length * least > this.bytes.length) throw new PastEnd(this.what);
