@@ -1,5 +1,6 @@
 // The tokenizer in the metadata of a GGUF file, as the tokenizer.json and tokenizer_config.json that it came from.
 
+import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 import { GgufFields } from "./ggufConfig.js";
 import type { GgufFile } from "./ggufFile.js";
 
@@ -63,6 +64,7 @@ function wholeTokenizer(fields: GgufFields): JsonObject | null {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     fields.fail(WHOLE_TOKENIZER, "must hold a JSON object");
   }
+  if (isDeep(value)) fields.fail(WHOLE_TOKENIZER, DEPTH_MESSAGE);
   return value;
 }
 

@@ -123,6 +123,8 @@ describe("a folder", () => {
     const broken = await variant(() => {});
     await writeFile(join(broken, "tokenizer.json"), "{");
     await refused(broken, /tokenizer\.json: is not JSON/);
+    await writeFile(join(broken, "tokenizer.json"), `{"normalizer":${"[".repeat(1e5)}${"]".repeat(1e5)}}`);
+    await refused(broken, /tokenizer\.json: is nested more than 900 deep/);
     await refused(await variant((tokenizer) => Object.assign(tokenizer, { model: 3 })), /"model" must be an object/);
     const badIds = await variant((tokenizer) => Object.assign(tokenizer, { model: { vocab: { a: -1 }, merges: [] } }));
     await refused(badIds, /the id of token "a"/);

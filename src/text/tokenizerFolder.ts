@@ -7,6 +7,7 @@ import { ModelFileError } from "../errors.js";
 import { isGguf, readGguf } from "../gguf/ggufFile.js";
 import { ggufTokenizer } from "../gguf/ggufTokenizer.js";
 import { readRegularFile } from "../regularFile.js";
+import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 import { TokenizerError } from "./errors.js";
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -130,6 +131,7 @@ async function readJsonObject(file: string, hash?: Hash): Promise<JsonObject | u
     throw new TokenizerError(`is not JSON (${(error as Error).message})`, file, { cause: error });
   }
   if (!isObject(value)) throw new TokenizerError("must hold a JSON object", file);
+  if (isDeep(value)) throw new TokenizerError(DEPTH_MESSAGE, file);
   return value;
 }
 

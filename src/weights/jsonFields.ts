@@ -3,6 +3,7 @@
 import { ModelFileError } from "../errors.js";
 import { jsonReason } from "../json.js";
 import { readRegularFile } from "../regularFile.js";
+import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 
 /** Longest JSON file read, in bytes: configurations are a few kilobytes, an index of a large model a few megabytes. */
 const MAX_BYTES = 64 * 2 ** 20;
@@ -18,6 +19,9 @@ export class JsonFields {
       throw new ModelFileError(file, path === "" ? "is not a JSON object" : `${path} must be an object`, {
         param: path,
       });
+    }
+    if (isDeep(values)) {
+      throw new ModelFileError(file, path === "" ? DEPTH_MESSAGE : `${path} ${DEPTH_MESSAGE}`, { param: path });
     }
     this.file = file;
     this.#values = values as Record<string, unknown>;

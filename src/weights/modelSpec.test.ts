@@ -35,6 +35,13 @@ function refused(config: object): string | null {
   return null;
 }
 
+it.each(["hidden_size", "model_type", "architectures"])("names the file where %s is nested without end", (name) => {
+  const deep = JSON.parse(`${"[".repeat(1e5)}${"]".repeat(1e5)}`);
+  expect(() => parse({ ...llama, [name]: deep })).toThrow(
+    expect.objectContaining({ name: "ModelFileError", reason: "is nested more than 900 deep" }),
+  );
+});
+
 describe("modelSpec", () => {
   it("fills in what transformers' classes default to", () => {
     const layer = {
