@@ -51,7 +51,7 @@ export interface ServerOptions {
    * then need no key.
    */
   allowOrigin?: string | readonly string[];
-  /** Where all paths begin when the caller does not take it off them, such as "/llm"; default "". */
+  /** Where all paths begin when the caller does not take it off them, such as "/llm", with or without slashes; default "". */
   basePath?: string;
   /**
    * From when it aborts, what is under way goes on, `/v1/health` and `/health` answer 503 with code "draining", and so does every
@@ -87,7 +87,7 @@ export function application(engine: ServedEngine, options: ServerOptions): (requ
     told ??= openApiDocument(routes, openRoutes);
     return told;
   };
-  const basePath = (options.basePath ?? "").replace(/\/+$/, "");
+  const basePath = (options.basePath ?? "").replace(/^\/*(?=[^/])/, "/").replace(/\/+$/, "");
   const app = new Hono<Environment>({ strict: true, getPath: (request) => pathBelow(basePath, request) });
   const keyed = authenticated(engine);
 

@@ -6,6 +6,9 @@ import express from "express";
 import { Hono } from "hono";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { Engine } from "../../src/anneal.js";
+import { ValidationError } from "../../src/errors.js";
+import type { ServerOptions } from "../../src/server/application.js";
 import { createServer } from "../../src/server/createServer.js";
 import { listen } from "../../src/server/listen.js";
 import { Harness } from "./harness.js";
@@ -68,8 +71,8 @@ describe("mounted", () => {
     await expectsAll(`${await serve(createServer(server.engine))}/v1`);
   });
 
-  it("in Node's own http below a path", async () => {
-    const address = await serve(createServer(server.engine, { basePath: "/llm" }));
+  it.each(["/llm", "llm", "llm/", "/llm/"])("in Node's own http below a path, given as %s", async (basePath) => {
+    const address = await serve(createServer(server.engine, { basePath }));
     await expectsAll(`${address}/llm/v1`);
     expect((await fetch(`${address}/v1/models`, { headers: key() })).status).toBe(404);
     expect((await fetch(`${address}/llmother/v1/models`, { headers: key() })).status).toBe(404);
@@ -167,6 +170,30 @@ describe("requests that wait behind another one in their connection", () => {
     const begun = performance.now();
     await listening.idle(20_000);
     expect(performance.now() - begun).toBeLessThan(10_000);
+  });
+});
+
+describe("not mounted", () => {
+  it.each([
+    [{ basepath: "/llm", limit: 1 }, "options.basepath: unknown field; options.limit: unknown field"],
+    [{ basePath: "https://a.example/llm" }, "options.basePath: must be a path"],
+    [{ chatBodyLimit: 0 }, "options.chatBodyLimit: must be a number of bytes"],
+    [{ bodyLimit: "1g" }, "options.bodyLimit: must be a number of bytes"],
+    [{ allowOrigin: 1 }, "options.allowOrigin: must be an origin"],
+    [{ drain: true }, "options.drain: must be an AbortSignal"],
+  ])("are options that do not exist or cannot be: %j", (options, message) => {
+    const refused = () => createServer(server.engine, options as ServerOptions);
+    expect(refused).toThrow(ValidationError);
+    expect(refused).toThrow(message);
+  });
+
+  it("is what is no engine of this process", async () => {
+    const connected = await Engine.connect("http://127.0.0.1:1", { apiKey: "k" });
+    for (const engine of [undefined, null, {}, Engine.open, connected]) {
+      const refused = () => createServer(engine as Engine);
+      expect(refused).toThrow(ValidationError);
+      expect(refused).toThrow("engine: must be an engine of this process, as Engine.open gives");
+    }
   });
 });
 
