@@ -89,13 +89,18 @@ describe("flags", () => {
   });
 
   it("read sizes and counts", () => {
-    expect(["0", "800m", "6GiB", "2k", "1.5g"].map((text) => bytes("SIZE", "").read([text], "x"))).toEqual([
-      0,
+    expect(["800m", "6GiB", "2k", "1.5g"].map((text) => bytes("SIZE", "").read([text], "x"))).toEqual([
       800 * 2 ** 20,
       6 * 2 ** 30,
       2048,
       1.5 * 2 ** 30,
     ]);
+    for (const limit of ["--body-limit", "--chat-body-limit"]) {
+      for (const none of ["0", "0GiB", "0.5"]) {
+        const read = () => readFlags([limit, none], serve.flags, {});
+        expect(read).toThrow(`${limit} takes a size such as 800m or 6GiB, not "${none}"`);
+      }
+    }
     const count = (text: string, from?: number, to?: number) => integer("N", "", { from, to }).read([text], "--port");
     expect(count("0", 0)).toBe(0);
     expect(() => count("0")).toThrow(UsageError);

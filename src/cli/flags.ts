@@ -68,12 +68,13 @@ export function number(
 
 const units: Record<string, number> = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 };
 
-/** Bytes, as "800m", "6GiB" or a plain number. */
+/** Bytes, at least one, as "800m", "6GiB" or a plain number. */
 export function bytes(value: string, help: string): Flag<number> {
   return single(value, help, (given, name) => {
     const match = /^(\d+(?:\.\d+)?)\s*([kmg]?)(i?b)?$/i.exec(given);
-    if (!match) throw new UsageError(`${name} takes a size such as 800m or 6GiB, not "${given}"`);
-    return Math.floor(Number(match[1]) * units[match[2]!.toLowerCase()]!);
+    const size = match && Math.floor(Number(match[1]) * units[match[2]!.toLowerCase()]!);
+    if (size) return size;
+    throw new UsageError(`${name} takes a size such as 800m or 6GiB, not "${given}"`);
   });
 }
 
