@@ -109,6 +109,19 @@ describe("a language model", () => {
     await expect(wrong).rejects.toMatchObject({ code: "invalid_request", param: "no_such" });
   });
 
+  it("tells the first of several choices, in one piece and streamed", async () => {
+    const asked = { model: anneal("agent"), prompt: "Hi", maxRetries, providerOptions: { anneal: { n: 2 } } };
+    expect((await generateText(asked)).text).toBe("Good day to you.");
+    expect(await streamText(asked).text).toBe("Good day to you.");
+  });
+
+  it.each(["model", "messages", "stream", "stream_options"])("refuses %s, which the call itself sets", async (name) => {
+    const asked = { prompt: [], providerOptions: { anneal: { [name]: true } } };
+    const refusal = { code: "invalid_request", param: `providerOptions.anneal.${name}` };
+    await expect(anneal("agent").doGenerate(asked)).rejects.toMatchObject(refusal);
+    await expect(anneal("agent").doStream(asked)).rejects.toMatchObject(refusal);
+  });
+
   it("writes objects that follow a schema", async () => {
     const { object } = await generateObject({ model: anneal("agent"), schema: report, prompt: "json", maxRetries });
     expect(object).toEqual({ city: "Oslo", degrees: -3 });
@@ -223,6 +236,10 @@ it("makes vectors", async () => {
   expect(embeddings[0]).toEqual(embedding);
   const { data } = await engine.embeddings.create({ model: "vectors", input: "a" });
   expect(data[0]!.embedding).toEqual(embedding);
+  for (const name of ["model", "input", "encoding_format"]) {
+    const refused = embed({ model, value: "a", maxRetries, providerOptions: { anneal: { [name]: "base64" } } });
+    await expect(refused).rejects.toMatchObject({ param: `providerOptions.anneal.${name}` });
+  }
 });
 
 it("opens an engine when it is first needed, takes one behind an address, and tries again after a failure", async () => {

@@ -3,9 +3,26 @@
 import { ValidationError } from "../errors.js";
 import type { ChatCompletionCreateParams, ChatMessageParam } from "../types/chat.js";
 import { withoutUndefined } from "../withoutAbsent.js";
-import type { CallOptions, PromptMessage, PromptPart, ToolOutput, Warning } from "./specification.js";
+import type { CallOptions, PromptMessage, PromptPart, ProviderOptions, ToolOutput, Warning } from "./specification.js";
 
-/** @throws ValidationError for parts of a prompt that are no text. */
+/**
+ * What an application gives the engine by the engine's own names.
+ * @throws ValidationError for one of the fields that are `set` here.
+ */
+export function ownOptions(providerOptions: ProviderOptions | undefined, set: readonly string[]): object {
+  const own = providerOptions?.anneal ?? {};
+  const issues = set
+    .filter((name) => own[name] !== undefined)
+    .map((name) => ({
+      loc: ["providerOptions", "anneal", name],
+      msg: "is set by the call itself: leave it out",
+      type: "value_error",
+    }));
+  if (issues.length > 0) throw new ValidationError(issues);
+  return own;
+}
+
+/** @throws ValidationError for parts of a prompt that are no text, and options that the call itself sets. */
 export function chatParams(
   model: string,
   options: CallOptions,
@@ -52,7 +69,7 @@ export function chatParams(
               json_schema: { name: format.name ?? "response", schema: format.schema, strict: true },
             },
     // Fields of chat completions that the package has no name for.
-    ...providerOptions?.anneal,
+    ...ownOptions(providerOptions, ["model", "messages", "stream", "stream_options"]),
   };
   return { params: withoutUndefined(params) as unknown as ChatCompletionCreateParams, warnings };
 }

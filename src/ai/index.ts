@@ -5,6 +5,7 @@ import { NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
 import { defaultHome } from "../userFolder.js";
+import { ownOptions } from "./chatParams.js";
 import { languageModel } from "./languageModel.js";
 import type { AnnealEmbeddingModel, AnnealLanguageModel } from "./specification.js";
 
@@ -104,7 +105,12 @@ function embeddingModel(
     async doEmbed({ values, dimensions, abortSignal, providerOptions }) {
       const { engine, model } = await resolve();
       const { data, usage } = await engine.embeddings.create(
-        { model, input: [...values], dimensions, ...providerOptions?.anneal },
+        {
+          model,
+          input: [...values],
+          dimensions,
+          ...ownOptions(providerOptions, ["model", "input", "encoding_format"]),
+        },
         { signal: abortSignal },
       );
       return {

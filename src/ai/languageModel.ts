@@ -137,7 +137,8 @@ class StreamParts {
 
   *of({ choices: [choice], usage }: ChatCompletionChunk): Generator<StreamPart> {
     this.usage = usage ?? this.usage;
-    if (choice === undefined) return;
+    // Of several choices the first is told, as of a reply in one piece.
+    if (choice === undefined || choice.index > 0) return;
     const { delta, finish_reason } = choice;
     if (delta.reasoning) yield* this.text("reasoning", delta.reasoning);
     if (delta.content) yield* this.text("text", delta.content);
