@@ -51,6 +51,11 @@ describe("options of gather and train", () => {
     expect(() => checkTrainOptions({ ...training, ...wrong })).toThrow(expect.objectContaining({ param }));
   });
 
+  it("of train say how a model is had by its name", () => {
+    const byName = () => checkTrainOptions({ ...training, model: "demo/first" });
+    expect(byName).toThrow(/must be a model as models\.create gives it .*return_existing.*, got 'demo\/first'$/);
+  });
+
   it("of train are unknown to gather", () => {
     expect(() => checkGatherOptions({ ...gathering, steps: 1 })).toThrow("there is no option steps");
   });

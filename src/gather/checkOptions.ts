@@ -43,7 +43,7 @@ const GATHERING: { [K in keyof GatherOptions<unknown>]-?: Rule } = {
 
 const TRAINING: { [K in keyof TrainOptions<unknown>]-?: Rule } = {
   ...GATHERING,
-  model: ["a model", object[1]],
+  model: ["a model as models.create gives it (one that is there with return_existing)", object[1]],
   scenarios: ["a list with at least one entry", (value) => Array.isArray(value) && value.length > 0],
   // The one rollout of a group of its own would be compared with nothing.
   groupSize: whole(2, MAX_ROLLOUTS),
