@@ -50,7 +50,7 @@ export const train = defineCommand({
   summary: "train a model on conversations, or by a reward",
   details: `Trains a model, making it if it is not there, and shows how it goes. FILE is either
 
-  a .jsonl file    conversations to imitate: on each line an object with "messages" and, if it has them, "tools"
+  .jsonl, .ndjson  conversations to imitate: on each line an object with "messages" and, if it has them, "tools"
   a .json file     the same as one array
   a module         reinforcement learning: its default export is what the library's \`train\` takes, without \`model\`:
                    { scenarios, rollout, groupSize, steps, ... }

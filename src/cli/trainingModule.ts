@@ -13,7 +13,7 @@ export type TrainingModule = Omit<TrainOptions<unknown>, "model">;
 export function checkModuleName(file: string): void {
   if (ENDINGS.includes(extname(file).toLowerCase())) return;
   throw new UsageError(
-    `${file} is neither a .jsonl or .json file of conversations nor a module (${ENDINGS.join(", ")})`,
+    `${file} is neither a .jsonl, .ndjson or .json file of conversations nor a module (${ENDINGS.join(", ")})`,
   );
 }
 
@@ -21,7 +21,9 @@ export function checkModuleName(file: string): void {
 export async function loadTrainingModule(file: string): Promise<TrainingModule> {
   const { default: described } = await load(file);
   if (typeof described !== "object" || described === null) {
-    throw new UsageError(`${file} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`);
+    const what =
+      described == null ? `${file} has no default export` : `the default export of ${file} is a ${typeof described}`;
+    throw new UsageError(`${what}: it should be { scenarios, rollout, groupSize, steps, ... }`);
   }
   for (const field of ["scenarios", "rollout", "groupSize"] as const) {
     if (!(field in described)) throw new UsageError(`the default export of ${file} has no \`${field}\``);

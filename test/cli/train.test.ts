@@ -192,6 +192,7 @@ describe("anneal train", () => {
   it("says what it needs", async () => {
     const empty = file("empty.mjs", "export const steps = 1;");
     const partial = file("partial.mjs", "export default { scenarios: [1], groupSize: 2 };");
+    const called = file("called.mjs", "export default () => ({ scenarios: [1] });");
     const missing = join(folder, "missing.jsonl");
     const data = file("data.csv", "");
     const wrong = file("wrong.mjs", "\nconst a = ;");
@@ -203,14 +204,18 @@ describe("anneal train", () => {
       [["p/m", missing], `there is no file ${missing}`],
       [["p/m", folder], `${folder} is a folder, not a file`],
       [["p/m", empty], `${empty} has no default export: it should be { scenarios, rollout, groupSize, steps, ... }`],
+      [
+        ["p/m", called],
+        `the default export of ${called} is a function: it should be { scenarios, rollout, groupSize, steps, ... }`,
+      ],
       [["p/m", partial], `the default export of ${partial} has no \`rollout\``],
       [
         ["p/m", data],
-        `${data} is neither a .jsonl or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
+        `${data} is neither a .jsonl, .ndjson or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
       ],
       [
         ["p/m", data, "--epochs", "2"],
-        `${data} is neither a .jsonl or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
+        `${data} is neither a .jsonl, .ndjson or .json file of conversations nor a module (.js, .mjs, .cjs, .ts, .mts, .cts)`,
       ],
       [["p/m", partial, "--epochs", "2"], "--epochs has no meaning for a module"],
       [["p/m", partial, "--shuffle"], "--shuffle has no meaning for a module"],
