@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -52,4 +52,14 @@ it("a home is checked and copied beside an engine that has it open", async () =>
   ]);
   expect(accepted).toEqual({ code: 0, out: "", err: "" });
   expect([missing.code, missing.err]).toEqual([1, expect.stringContaining("there is no home at")]);
+
+  // What a killed process had begun is neither missing nor damaged.
+  const begun = join(home, "jobs", "begun");
+  mkdirSync(begun, { recursive: true });
+  writeFileSync(join(begun, "request.jsonl.1.part"), "{");
+  const left = await command(["home", "check", "--home", home]);
+  expect([left.code, left.out]).toEqual([
+    0,
+    expect.stringMatching(/^unknown\tjobs\/begun\t.*the next opening removes it\n/),
+  ]);
 }, 60_000);
