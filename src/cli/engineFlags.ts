@@ -2,12 +2,25 @@
 
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { DEVICE_NAMES, isDeviceName, PRECISIONS } from "../deviceNames.js";
 import { DTYPES, KV_CACHES, QUANTIZATIONS } from "../modelChoices.js";
 import { TOOL_FORMATS } from "../toolFormats.js";
 import type { EngineOptions, ModelOptions } from "../types/options.js";
 import { withoutUndefined } from "../withoutAbsent.js";
-import { bytes, choice, type Flag, integer, number, repeated, text, toggle, UsageError, type Values } from "./flags.js";
+import {
+  bytes,
+  choice,
+  type Flag,
+  integer,
+  number,
+  readEnvironment,
+  repeated,
+  text,
+  toggle,
+  UsageError,
+  type Values,
+} from "./flags.js";
 
 export const homeFlags = {
   home: text("PATH", "folder for everything durable (default ~/.anneal)"),
@@ -96,8 +109,30 @@ export const engineFlags = {
   "allow-host": repeated("HOST", "host from which training data may be read; repeatable"),
 };
 
-/** The engine's options that the flags ask for; those not given are left to the engine. */
-export function readEngineOptions(values: Values<typeof engineFlags>): EngineOptions {
+type EngineValues = Values<typeof engineFlags>;
+
+/** Whether it is the command line that says it, not the environment, which other commands have, too. */
+export function isGiven(values: EngineValues, name: keyof EngineValues): boolean {
+  const value = values[name];
+  return value !== undefined && !isDeepStrictEqual(value, readEnvironment<unknown>(name, engineFlags[name]));
+}
+
+/** @throws UsageError for options of what there is none of. */
+function checkEffect(values: EngineValues): void {
+  const { model, device = "cpu" } = values;
+  if (values["gpu-layers"] && device === "cpu" && isGiven(values, "gpu-layers")) {
+    throw new UsageError("--gpu-layers is of a GPU, and the cpu computes: name one with --device");
+  }
+  const ofOnnx = (["onnx-variant", "execution-provider"] as const).find((name) => isGiven(values, name));
+  if (ofOnnx && model === undefined) throw new UsageError(`--${ofOnnx} is of models in ONNX: name one with --model`);
+}
+
+/**
+ * The engine's options that the flags ask for; those not given are left to the engine.
+ * @throws UsageError for flags that would have no effect.
+ */
+export function readEngineOptions(values: EngineValues): EngineOptions {
+  checkEffect(values);
   const adapter = withoutUndefined<NonNullable<EngineOptions["adapter"]>>({
     rank: values["adapter-rank"],
     alpha: values["adapter-alpha"],

@@ -48,6 +48,13 @@ running server. gguf writes model.gguf, which llama.cpp and what is built on it 
         `--quantize is of --format gguf: ${values.format ?? "peft"} holds floats, which anneal quantises when it loads them (--quantize there)`,
       );
     }
+    const isAdapter = format === null || format === "peft" || format === "gguf_adapter";
+    const ofWhole = (["dtype", "weights"] as const).find((name) => values[name] !== undefined);
+    if (isAdapter && ofWhole) {
+      throw new UsageError(
+        `--${ofWhole} is of a whole model (--format merged, onnx or gguf): ${format ?? "peft"} holds the adapter as it was trained`,
+      );
+    }
     const [, name, step] = /^(.*?)(?:[:@](?:step)?(\d+))?$/.exec(target!)!;
     await using engine = await openExistingHome({ ...values, dtype: undefined, quantize: undefined });
     const { id } = await findModel(engine, name!);

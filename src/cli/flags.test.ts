@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { exportModel } from "./export.js";
 import { bytes, integer, origins, readFlags, UsageError } from "./flags.js";
@@ -79,8 +79,22 @@ describe("flags", () => {
     ["--gpu-layers", "all"],
     ["--gpu-layers", "NaN"],
     ["--gpu-layers", ""],
-  ])("that cannot be understood are usage errors: %s %s", (...args) => {
+    ["--gpu-layers", "4"],
+    ["--gpu-layers", "4", "--device", "cpu"],
+    ["--execution-provider", "cuda"],
+    ["--onnx-variant", "q4"],
+  ])("that cannot be understood, or have no effect, are usage errors: %s %s", (...args) => {
     expect(() => readEngineOptions(readFlags(args, engineFlags, {}).values)).toThrow(UsageError);
+  });
+
+  it("of what there is none of may come from the environment, which other commands have, too", () => {
+    const { values } = readFlags(["--gpu-layers", "4", "--device", "gpu"], engineFlags, {});
+    expect(readEngineOptions(values)).toEqual({ gpuLayers: 4, device: "gpu" });
+    vi.stubEnv("ANNEAL_GPU_LAYERS", "4");
+    vi.stubEnv("ANNEAL_EXECUTION_PROVIDER", "cuda");
+    const onnx = { executionProvider: "cuda" };
+    expect(readEngineOptions(readFlags([], engineFlags).values)).toEqual({ gpuLayers: 4, onnx });
+    vi.unstubAllEnvs();
   });
 
   it("take no layers of a GPU for an answer, and name the variable that is wrong", () => {

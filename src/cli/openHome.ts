@@ -1,12 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isDeepStrictEqual } from "node:util";
 import { AuthenticationError, HomeLockedError, NotFoundError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { EngineOptions } from "../types/options.js";
 import { defaultHome } from "../userFolder.js";
-import { engineFlags, homeFlags, readEngineOptions } from "./engineFlags.js";
-import { type Flag, readEnvironment, UsageError, type Values } from "./flags.js";
+import { engineFlags, homeFlags, isGiven, readEngineOptions } from "./engineFlags.js";
+import { UsageError, type Values } from "./flags.js";
 import { withLoadingProgress } from "./progress.js";
 
 /** An engine of this process. Its code is loaded when a command needs one, not to say how commands are used. */
@@ -22,12 +21,11 @@ type EngineValues = Values<typeof engineFlags>;
  * @throws UsageError naming the options of a command line that only the opening of an engine takes.
  */
 export function refuseEngineFlags(values: EngineValues, where: string, hint: string): void {
-  const given = Object.entries(engineFlags as Record<string, Flag>).filter(([name, flag]) => {
-    const value = values[name as keyof EngineValues];
-    return !(name in homeFlags) && value !== undefined && !isDeepStrictEqual(value, readEnvironment(name, flag));
-  });
+  const given = (Object.keys(engineFlags) as (keyof EngineValues)[]).filter(
+    (name) => !(name in homeFlags) && isGiven(values, name),
+  );
   if (given.length === 0) return;
-  const names = given.map(([name]) => `--${name}`).join(", ");
+  const names = given.map((name) => `--${name}`).join(", ");
   throw new UsageError(`${names}: decided by ${where} when it was opened`, hint);
 }
 

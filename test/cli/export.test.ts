@@ -71,4 +71,11 @@ it("exports a step as an adapter, as a whole model or as ONNX", async () => {
   expect(readFileSync(join(same, "model.safetensors"))).toEqual(readFileSync(join(merged, "model.safetensors")));
   const quantised = command("export", "m", join(folder, "q"), "--format", "safetensors", "--quantize", "q8_0");
   await expect(quantised).rejects.toThrow("--quantize is of --format gguf: safetensors holds floats");
+  for (const [format, type] of [
+    ["peft", "--dtype"],
+    ["gguf_adapter", "--weights"],
+  ] as const) {
+    const typed = command("export", "m", join(folder, "typed"), "--format", format, type, "float32");
+    await expect(typed).rejects.toThrow(`${type} is of a whole model (--format merged, onnx or gguf): ${format} holds`);
+  }
 });
