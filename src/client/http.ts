@@ -55,40 +55,95 @@ function decoded(header: string): string {
 export interface Exchange {
   method?: "GET" | "POST" | "PUT" | "DELETE";
   query?: Record<string, string | number | null | undefined>;
-  /** Sent as JSON; bytes and texts as they are. */
+  /** Sent as JSON; what is put, bytes or a text, as it is. */
   body?: unknown;
   signal?: AbortSignal;
   /** Statuses whose body is an answer too. */
   accept?: readonly number[];
 }
 
-/**
- * JSON has no NaN and no infinity: written as null, such a setting would be the default without a word.
- * @throws ValidationError naming a field of the body, or of an object in it, that is one.
- */
-function refuseNonFinite(value: unknown, path = ""): void {
-  if (typeof value === "number" && !Number.isFinite(value)) {
-    throw ValidationError.at(path, `must be a finite number, not ${value}`, "finite_number");
-  }
-  const isNested = path.includes(".") || typeof value !== "object" || value === null || Array.isArray(value);
-  if (isNested) return;
-  for (const [key, item] of Object.entries(value)) refuseNonFinite(item, path === "" ? key : `${path}.${key}`);
+/** Kinds of objects that JSON would write as empty ones, or as their numbers by position. */
+const UNWRITABLE =
+  /^\[object (Map|Set|WeakMap|WeakSet|Promise|RegExp|Error|DataView|(?:Shared)?ArrayBuffer|\w+Array)\]$/;
+
+/** The kind of a value that JSON has no form for. */
+function unwritable(value: unknown): string | undefined {
+  if (typeof value === "function" || typeof value === "symbol") return typeof value;
+  if (typeof value !== "object" || value === null) return undefined;
+  return UNWRITABLE.exec(Object.prototype.toString.call(value))?.[1];
 }
 
-/** Bigints are written as the integers they are, which `JSON.stringify` cannot. */
+function refused(path: readonly string[], msg: string, type = "value_error"): ValidationError {
+  return new ValidationError([{ loc: ["body", ...path], msg, type }]);
+}
+
+const noJson = (path: readonly string[], kind: string) => refused(path, `JSON has no form for a value of kind ${kind}`);
+
+/**
+ * JSON has no NaN, no infinity and no functions: written as null or left out, such a setting would be the default without a word.
+ * @throws ValidationError naming a field of the body, or of an object in it, that is one.
+ */
+function refuseUnwritable(value: unknown, path: readonly string[] = []): void {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw refused(path, `must be a finite number, not ${value}`, "finite_number");
+  }
+  const kind = unwritable(value);
+  if (kind !== undefined) throw noJson(path, kind);
+  const isNested = path.length > 1 || typeof value !== "object" || value === null || Array.isArray(value);
+  if (isNested) return;
+  for (const [key, item] of Object.entries(value)) refuseUnwritable(item, [...path, key]);
+}
+
+/** Where in a value an object is; `seen` are those on the way so far. */
+function pathTo(found: object, value: unknown, seen = new Set<unknown>()): string[] | null {
+  if (value === found) return [];
+  if (typeof value !== "object" || value === null || seen.has(value)) return null;
+  seen.add(value);
+  for (const [key, item] of Object.entries(value)) {
+    const rest = pathTo(found, item, seen);
+    if (rest !== null) return [key, ...rest];
+  }
+  return null;
+}
+
+/**
+ * Bigints are written as the integers they are, which `JSON.stringify` cannot.
+ * @throws ValidationError for what JSON would lose, or cannot write: a Map is refused wherever it is.
+ */
 function toJson(value: unknown): string {
-  refuseNonFinite(value);
+  refuseUnwritable(value);
   const exact: string[] = [];
   // A private-use character keeps the places apart from any text of the value.
   const mark = "\ue000bigint";
-  const text = JSON.stringify(value, (_, item: unknown) => {
+  function written(this: unknown, key: string, item: unknown): unknown {
+    if (typeof item === "object" && item !== null) {
+      // What `toJSON` made of it, as of a Buffer, is not what it is.
+      const own = (this as Record<string, object>)[key]!;
+      const kind = unwritable(own);
+      if (kind !== undefined) throw noJson(pathTo(own, value) ?? [], kind);
+    }
     if (typeof item !== "bigint") return item;
     exact.push(String(item));
     return `${mark}${exact.length - 1}\ue001`;
-  });
+  }
+  const text = stringified(value, written);
   return exact.length === 0
     ? text
     : text.replace(/"\ue000bigint(\d+)\ue001"/g, (whole, at) => exact[Number(at)] ?? whole);
+}
+
+/** @throws ValidationError for what goes in circles, or is too deep or too long for a text */
+function stringified(value: unknown, written: (this: unknown, key: string, item: unknown) => unknown): string {
+  try {
+    return JSON.stringify(value, written);
+  } catch (error) {
+    if (error instanceof AnnealError || !(error instanceof TypeError || error instanceof RangeError)) throw error;
+    const [reason] = error.message.split("\n");
+    throw new ValidationError([{ loc: ["body"], msg: `cannot be written as JSON: ${reason}`, type: "json_invalid" }], {
+      code: "json_invalid",
+      cause: error,
+    });
+  }
 }
 
 /** Waits before the second and third try of a request that may be repeated. */
@@ -138,20 +193,14 @@ export class HttpConnection {
       if (value !== null && value !== undefined) url.searchParams.set(name, String(value));
     }
     // Bytes of shared memory, which fetch does not take, come from nowhere here.
-    const raw =
-      typeof body === "string" || body instanceof Uint8Array ? (body as string | Uint8Array<ArrayBuffer>) : undefined;
+    const sent = body === undefined || method === "PUT" ? (body as string | Uint8Array<ArrayBuffer>) : toJson(body);
     const headers: Record<string, string> = { authorization: `Bearer ${this.#apiKey}`, accept: "application/json" };
     if (body !== undefined)
-      headers["content-type"] = raw === undefined ? "application/json" : "application/octet-stream";
+      headers["content-type"] = method === "PUT" ? "application/octet-stream" : "application/json";
     for (let attempt = 0; ; attempt++) {
       const delay = method === "GET" ? retryDelaysMs[attempt] : undefined;
       try {
-        const response = await fetch(url, {
-          method,
-          headers,
-          body: body === undefined ? undefined : (raw ?? toJson(body)),
-          signal,
-        });
+        const response = await fetch(url, { method, headers, body: sent, signal });
         if (response.ok || accept.includes(response.status)) return response;
         const error = toError(response.status, await response.json().catch(() => null), response.headers);
         if (delay === undefined || ![429, 500, 503].includes(response.status)) throw error;

@@ -7,6 +7,7 @@ import { Engine } from "../../src/anneal.js";
 import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/errors.js";
 import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";
+import type { ChatCompletionCreateParamsNonStreaming } from "../../src/types/chat.js";
 import type { AnnealClient } from "../../src/types/client.js";
 import type { ExperimentalConfig } from "../../src/types/training.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
@@ -142,6 +143,28 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     const job = { model_id: id, training_data_url: "file:///nothing", config };
     const refused = { name: "ValidationError", status: 422, param: "config.learning_rate" };
     await expect(client().sftTrainingJobs.create(job)).rejects.toMatchObject(refused);
+  });
+
+  it.each([
+    ["a Map", { logit_bias: new Map([[5, 1]]) }, "logit_bias"],
+    ["a function", { temperature: () => 1 }, "temperature"],
+    ["a symbol in an object", { logit_bias: { 5: Symbol("x") } }, "logit_bias.5"],
+    ["typed numbers", { stop_token_ids: new Uint32Array([1]) }, "stop_token_ids"],
+    ["a Map deep within", { messages: [{ role: "user", content: new Map() }] }, "messages.0.content"],
+  ])("refuses %s, which JSON would lose, by its field", async (_, field, param) => {
+    const params = { messages, ...field } as unknown as ChatCompletionCreateParamsNonStreaming;
+    const refused = { name: "ValidationError", status: 422, code: "invalid_request", param };
+    await expect(client().chat.completions.create(params)).rejects.toMatchObject(refused);
+  });
+
+  it("takes what goes in circles for a wrong body", async () => {
+    const circle: Record<string, unknown> = {};
+    circle.again = circle;
+    const params = { messages, logit_bias: circle } as unknown as ChatCompletionCreateParamsNonStreaming;
+    await expect(client().chat.completions.create(params)).rejects.toMatchObject({ status: 422 });
+    const text = "{}" as unknown as ChatCompletionCreateParamsNonStreaming;
+    const refused = { name: "ValidationError", code: "invalid_request", param: null };
+    await expect(client().chat.completions.create(text)).rejects.toMatchObject(refused);
   });
 
   it("stops when the signal says so", async () => {
