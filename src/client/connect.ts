@@ -1,4 +1,4 @@
-import { TrainingFailedError } from "../errors.js";
+import { TrainingFailedError, ValidationError } from "../errors.js";
 import { makePage, PagePromise } from "../pages.js";
 import type { Artifact, ArtifactCreateParams } from "../types/artifacts.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
@@ -24,7 +24,18 @@ const preview = "/v1/preview";
 /** Between looks at a job's events: at first, and at most. */
 const pollMs = { first: 50, most: 1000 };
 
-const segment = encodeURIComponent;
+/**
+ * A part of an address.
+ * @throws ValidationError for one that would be no part of it, or lead elsewhere.
+ */
+function segment(id: string, name: string): string {
+  if (typeof id !== "string") throw refusedPart(name, `Invalid input: expected string, received ${typeof id}`);
+  if (/^\.{0,2}$/.test(id)) throw refusedPart(name, `"${id}" names nothing`);
+  return encodeURIComponent(id.toWellFormed());
+}
+
+const refusedPart = (name: string, msg: string) =>
+  new ValidationError([{ loc: ["path", name], msg, type: "value_error" }]);
 
 function completions(http: HttpConnection): ChatCompletionsResource {
   async function create(
@@ -46,7 +57,7 @@ function textCompletions(http: HttpConnection): TextCompletionsResource {
 }
 
 function responses(http: HttpConnection): ResponsesResource {
-  const path = (id: string, rest = "") => `/v1/responses/${segment(id)}${rest}`;
+  const path = (id: string, rest = "") => `/v1/responses/${segment(id, "response_id")}${rest}`;
   async function create(params: ResponseCreateParams, options?: RequestOptions) {
     const response = await http.send("/v1/responses", { method: "POST", body: params, signal: options?.signal });
     return params.stream ? readEvents(response) : ((await response.json()) as ModelResponse);
@@ -59,25 +70,30 @@ function responses(http: HttpConnection): ResponsesResource {
   return {
     create: create as ResponsesResource["create"],
     retrieve: retrieve as ResponsesResource["retrieve"],
-    delete: (id, options) => http.json(path(id), { method: "DELETE", ...options }),
-    cancel: (id, options) => http.json(path(id, "/cancel"), { method: "POST", ...options }),
+    delete: async (id, options) => http.json(path(id), { method: "DELETE", ...options }),
+    cancel: async (id, options) => http.json(path(id, "/cancel"), { method: "POST", ...options }),
     inputItems: {
-      list: (id, query = {}, options) => listed(http, path(id, "/input_items"), { query: { ...query }, ...options }),
+      list: (id, query = {}, options) =>
+        listed(http, () => path(id, "/input_items"), { query: { ...query }, ...options }),
     },
   };
 }
 
-function listed<T extends { id: string }>(http: HttpConnection, path: string, exchange: Exchange): PagePromise<T> {
+function listed<T extends { id: string }>(
+  http: HttpConnection,
+  path: () => string,
+  exchange: Exchange,
+): PagePromise<T> {
   const page = async (after?: string): Promise<Page<T>> => {
     const query = after === undefined ? exchange.query : { ...exchange.query, after };
-    const { data, has_more } = await http.json<Page<T>>(path, { ...exchange, query });
+    const { data, has_more } = await http.json<Page<T>>(path(), { ...exchange, query });
     return makePage(data, has_more, page);
   };
   return new PagePromise(() => page());
 }
 
 function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
-  const jobPath = (id: string, rest = "") => `${preview}/training-jobs/${segment(id)}${rest}`;
+  const jobPath = (id: string, rest = "") => `${preview}/training-jobs/${segment(id, "training_job_id")}${rest}`;
 
   /** Polls; what comes is passed on at once, and polling slows down while nothing comes. */
   async function* follow(id: string, after: string | null, signal?: AbortSignal): AsyncGenerator<TrainingEvent> {
@@ -110,10 +126,10 @@ function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
       http.json<TrainingJobCreated>(`${preview}/training-jobs`, { method: "POST", body, ...options }),
     estimate: (body, options) =>
       http.json<JobEstimate>(`${preview}/training-jobs/estimate`, { method: "POST", body, ...options }),
-    list: (query = {}, options) => listed(http, `${preview}/training-jobs`, { query: { ...query }, ...options }),
-    retrieve: (id, options) => http.json<TrainingJob>(jobPath(id), { ...options }),
+    list: (query = {}, options) => listed(http, () => `${preview}/training-jobs`, { query: { ...query }, ...options }),
+    retrieve: async (id, options) => http.json<TrainingJob>(jobPath(id), { ...options }),
     events(id, query = {}, options): PageRequest<TrainingEvent> {
-      const page = listed<TrainingEvent>(http, jobPath(id, "/events"), { query: { ...query }, ...options });
+      const page = listed<TrainingEvent>(http, () => jobPath(id, "/events"), { query: { ...query }, ...options });
       return {
         // biome-ignore lint/suspicious/noThenProperty: awaited, this is its first page.
         then: page.then.bind(page),
@@ -126,18 +142,26 @@ function trainingJobs(http: HttpConnection): AnnealClient["trainingJobs"] {
       if (job.status === "succeeded") return job;
       throw new TrainingFailedError(job.id, job.error ?? job.status, job.status === "cancelled");
     },
-    cancel: (id, options) => http.json<TrainingJob>(jobPath(id, "/cancel"), { method: "POST", ...options }),
+    cancel: async (id, options) => http.json<TrainingJob>(jobPath(id, "/cancel"), { method: "POST", ...options }),
   };
   return jobs;
 }
 
 function artifacts(http: HttpConnection, defaultEntity: () => Promise<string>): AnnealClient["artifacts"] {
   return {
-    async create({ entity, project, name, files }: ArtifactCreateParams, options) {
+    async create(params: ArtifactCreateParams, options) {
+      options?.signal?.throwIfAborted();
+      // Looked at before the first file goes: what is put of a version that is none would be part of the next one.
+      const [{ artifactCreate }, { validate }] = await Promise.all([
+        import("../schemas/artifacts.js"),
+        import("../schemas/validate.js"),
+      ]);
+      const { entity, project, name, files } = validate(artifactCreate, params, { strict: true });
+      if (Object.keys(files).length === 0) throw ValidationError.at("files", "at least one file is needed");
       const owner = entity ?? (await defaultEntity());
-      const path = `${preview}/artifacts/${[owner, project, name].map(segment).join("/")}`;
+      const path = `${preview}/artifacts/${[owner, project, name].map(encodeURIComponent).join("/")}`;
       for (const [file, body] of Object.entries(files)) {
-        await http.send(`${path}/${segment(file)}`, { method: "PUT", body, ...options });
+        await http.send(`${path}/${encodeURIComponent(file)}`, { method: "PUT", body, ...options });
       }
       return http.json<Artifact>(path, { method: "POST", ...options });
     },
@@ -147,7 +171,7 @@ function artifacts(http: HttpConnection, defaultEntity: () => Promise<string>): 
 /** An engine behind an address, with the interface of one in this process. */
 export async function connect(url: string, options: { apiKey: string }): Promise<AnnealClient> {
   const http = new HttpConnection(url, options.apiKey);
-  const modelPath = (id: string, rest = "") => `${preview}/models/${segment(id)}${rest}`;
+  const modelPath = (id: string, rest = "") => `${preview}/models/${segment(id, "model_id")}${rest}`;
   const post = <T>(path: string, body: unknown, options?: RequestOptions) =>
     http.json<T>(path, { method: "POST", body, ...options });
   const client: AnnealClient = {
@@ -169,24 +193,25 @@ export async function connect(url: string, options: { apiKey: string }): Promise
       create: (params, options) => post<Model>(`${preview}/models`, params, options),
       import: (params, options) => post<Model>(`${preview}/models/import`, params, options),
       list: (options) => http.json<ModelEntryList>("/v1/models", { ...options }),
-      retrieve: (id, options) => http.json<Model>(modelPath(id), { ...options }),
-      delete: (id, options) => http.json<ModelDeleted>(modelPath(id), { method: "DELETE", ...options }),
-      export: (id, params, options) => post(modelPath(id, "/export"), params, options),
+      retrieve: async (id, options) => http.json<Model>(modelPath(id), { ...options }),
+      delete: async (id, options) => http.json<ModelDeleted>(modelPath(id), { method: "DELETE", ...options }),
+      export: async (id, params, options) => post(modelPath(id, "/export"), params, options),
       async publish(id, params, options) {
         const { publishCheckpoint } = await import("../remote/publish.js");
         return publishCheckpoint(client, id, params, options);
       },
-      rollback: (id, step, options) => post(modelPath(id, "/rollback"), { step }, options),
-      log: (id, params, options) => post(modelPath(id, "/log"), params, options),
+      rollback: async (id, step, options) => post(modelPath(id, "/rollback"), { step }, options),
+      log: async (id, params, options) => post(modelPath(id, "/log"), params, options),
       trajectories: (id, query = {}, options) =>
-        listed(http, modelPath(id, "/trajectories"), { query: { ...query }, ...options }),
+        listed(http, () => modelPath(id, "/trajectories"), { query: { ...query }, ...options }),
       metrics: (id, query = {}, options) =>
-        listed(http, modelPath(id, "/metrics"), { query: { ...query }, ...options }),
+        listed(http, () => modelPath(id, "/metrics"), { query: { ...query }, ...options }),
     },
     checkpoints: {
       list: (id, query = {}, options) =>
-        listed(http, modelPath(id, "/checkpoints"), { query: { ...query }, ...options }),
-      delete: (id, body, options) => http.json(modelPath(id, "/checkpoints"), { method: "DELETE", body, ...options }),
+        listed(http, () => modelPath(id, "/checkpoints"), { query: { ...query }, ...options }),
+      delete: async (id, body, options) =>
+        http.json(modelPath(id, "/checkpoints"), { method: "DELETE", body, ...options }),
     },
     trainingJobs: trainingJobs(http),
     sftTrainingJobs: {
@@ -196,21 +221,21 @@ export async function connect(url: string, options: { apiKey: string }): Promise
     trainingSessions: {
       list: (options) => http.json(`${preview}/training-sessions`, { ...options }),
       async close(id, options) {
-        await http.send(`${preview}/training-sessions/${segment(id)}`, { method: "DELETE", ...options });
+        await http.send(`${preview}/training-sessions/${segment(id, "session_id")}`, { method: "DELETE", ...options });
       },
     },
     artifacts: artifacts(http, async () => (await http.json<{ entity: string }>(`${preview}/caller`)).entity),
     baseModels: {
       list: (options) => http.json<string[]>(`${preview}/base-models`, { ...options }),
       async delete(id, options) {
-        await http.json(`${preview}/base-models/${segment(id)}`, { method: "DELETE", ...options });
+        await http.json(`${preview}/base-models/${segment(id, "base_model")}`, { method: "DELETE", ...options });
       },
     },
     keys: {
       create: (params = {}, options) => post<ApiKeyCreated>(`${preview}/keys`, params, options),
       list: (options) => http.json<ApiKey[]>(`${preview}/keys`, { ...options }),
       async revoke(id, options) {
-        await http.send(`${preview}/keys/${segment(id)}`, { method: "DELETE", ...options });
+        await http.send(`${preview}/keys/${segment(id, "key_id")}`, { method: "DELETE", ...options });
       },
     },
     health: (options) => http.json<HealthReport>("/v1/health", { ...options }),

@@ -7,6 +7,7 @@ import { Engine } from "../../src/anneal.js";
 import { NotFoundError, TrainingFailedError, ValidationError } from "../../src/errors.js";
 import { createServer } from "../../src/server/createServer.js";
 import { type Listening, listen } from "../../src/server/listen.js";
+import type { ArtifactCreateParams } from "../../src/types/artifacts.js";
 import type { ChatCompletionCreateParamsNonStreaming } from "../../src/types/chat.js";
 import type { AnnealClient } from "../../src/types/client.js";
 import type { ExperimentalConfig } from "../../src/types/training.js";
@@ -131,6 +132,25 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     await create("clash");
     const clash = { name: "ConflictError", status: 409, code: "model_exists", param: "name" };
     await expect(create("clash")).rejects.toMatchObject(clash);
+  });
+
+  it.each(["..", "", 5, null, {}, new Map(), "\ud800"])("finds nothing by the id %j, and says which", async (given) => {
+    const id = given as string;
+    const [checked, kept] = [{ status: 422 }, { status: expect.toBeOneOf([404, 422]) }];
+    for (const name of ["retrieve", "delete"] as const) {
+      await expect(client().models[name](id)).rejects.toMatchObject({ ...checked, param: "path.model_id" });
+    }
+    const job = { ...checked, param: "path.training_job_id" };
+    await expect(client().trainingJobs.cancel(id)).rejects.toMatchObject(job);
+    await expect(client().trainingJobs.events(id)).rejects.toMatchObject(job);
+    await expect(client().keys.revoke(id)).rejects.toMatchObject({ ...checked, param: "path.key_id" });
+    const response = { ...kept, param: expect.stringMatching(/response_id$/) };
+    await expect(client().responses.retrieve(id)).rejects.toMatchObject(response);
+    await expect(client().responses.inputItems.list(id)).rejects.toMatchObject(response);
+    await expect(client().baseModels.delete(id)).rejects.toMatchObject({
+      ...kept,
+      param: expect.stringMatching(/base_model$/),
+    });
   });
 
   it("takes no number for the default that is none", async () => {
@@ -288,6 +308,16 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
       files: { "train.jsonl": line },
     });
     expect(url).toBe(`wandb-artifact:///local/p/set-${kind[0]}:v0`);
+    for (const [field, files] of [
+      [{}, { "a.jsonl": line, "no/name": line }],
+      [{}, {}],
+      [{}, { "a.jsonl": 5 }],
+      [{ name: null }, { "a.jsonl": line }],
+    ]) {
+      const params = { project: "p", name: "refused", files, ...field } as unknown as ArtifactCreateParams;
+      const param = field?.name === null ? "name" : expect.stringMatching(/^files/);
+      await expect(client().artifacts.create(params)).rejects.toMatchObject({ name: "ValidationError", param });
+    }
     const { id } = await client().sftTrainingJobs.create({ model_id: model.id, training_data_url: url });
     expect((await client().trainingJobs.wait(id)).step).toBe(1);
     const logged = await client().models.log(model.id, {

@@ -1,7 +1,11 @@
+import * as z from "zod";
 import { ConflictError, NotFoundError, PermissionDeniedError } from "../../errors.js";
+import { validate } from "../../schemas/validate.js";
 import type { BaseModelsResource, RequestOptions } from "../../types/client.js";
 import type { View } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
+
+const basePath = z.object({ base_model: z.string() });
 
 export class BaseModels implements BaseModelsResource {
   readonly #core: EngineCore;
@@ -26,6 +30,7 @@ export class BaseModels implements BaseModelsResource {
     if (!this.#view.caller.owner) {
       throw new PermissionDeniedError("only the owner deletes base models", { param });
     }
+    validate(basePath, { base_model: id }, { from: "path" });
     const saved = store.savedModels.find(id);
     if (!saved) throw new NotFoundError(`no weights are saved as "${id}"`, { code: "model_not_found", param });
     savedModels.checkUnused(id, param);

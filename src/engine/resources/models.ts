@@ -255,8 +255,8 @@ export class Models implements ModelsResource {
   async delete(modelId: string, options?: RequestOptions): Promise<ModelDeleted> {
     options?.signal?.throwIfAborted();
     const { store, runner, adapters } = this.#core;
-    const steps = store.checkpoints.steps(modelId);
-    const remote = await RemoteStates.of(this.#core, accessModel(store, this.#view.caller, modelId), steps);
+    const known = accessModel(store, this.#view.caller, modelId);
+    const remote = await RemoteStates.of(this.#core, known, store.checkpoints.steps(known.id));
     const model = accessModel(store, this.#view.caller, modelId);
     const folder = store.files.modelFolder(model.id);
     const remaining = store.deletion(() => {

@@ -1,10 +1,12 @@
 // Responses that are kept: who may see them, and what goes before one.
 
+import * as z from "zod";
 import { NotFoundError, ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { parseJsonAsync } from "../../jsonAsync.js";
 import { stringifyAsync } from "../../jsonPieces.js";
 import { MAX_MESSAGES } from "../../schemas/chat.js";
+import { validate } from "../../schemas/validate.js";
 import type { ResponseRecord } from "../../store/responses.js";
 import type { Store } from "../../store/store.js";
 import type { ModelResponse, ResponseItem } from "../../types/responses.js";
@@ -19,8 +21,11 @@ function notFound(id: string, param: string): NotFoundError {
   });
 }
 
-/** A caller's response; those of other entities are not there for others than the owner. @throws NotFoundError */
+const responsePath = z.object({ response_id: z.string() });
+
+/** A caller's response; those of other entities are not there for others than the owner. @throws ValidationError, NotFoundError */
 export function accessResponse(store: Store, caller: Caller, id: string, param = "response_id"): ResponseRecord {
+  validate(responsePath, { response_id: id }, { from: "path" });
   const record = store.responses.get(id);
   if (record && (caller.owner || record.entity === caller.entity)) return record;
   throw notFound(id, param);
