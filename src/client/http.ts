@@ -36,9 +36,12 @@ export function toError(status: number, body: unknown, headers = new Headers()):
   const { error, detail } = (typeof body === "object" && body !== null ? body : {}) as WireError;
   const code = error?.code ?? headers.get("x-error-code");
   const param = error?.param ?? decoded(headers.get("x-error-param") ?? "");
-  const given = { ...(code ? { code } : {}), ...(param ? { param } : {}) };
+  const hint = decoded(headers.get("x-error-hint") ?? "");
+  const given = { ...(code ? { code } : {}), ...(param ? { param } : {}), ...(hint ? { hint } : {}) };
   if (status === 422 && Array.isArray(detail)) return new ValidationError(detail, given);
-  const message = error?.message ?? (typeof detail === "string" ? detail : `the server answered ${status}`);
+  const said = error?.message ?? (typeof detail === "string" ? detail : `the server answered ${status}`);
+  // Where there is a hint alone, it is not in the message too.
+  const message = hint && said.endsWith(` (${hint})`) ? said.slice(0, -` (${hint})`.length) : said;
   const Class = classes[status as keyof typeof classes];
   return Class ? new Class(message, given) : new AnnealError(message, status, { code: "unexpected_status", ...given });
 }

@@ -35,5 +35,5 @@ export const errorBody = named("ErrorBody", z.object({ error: errorObject }), "A
 export const detailBody = named(
   "DetailBody",
   z.object({ detail: field(z.string(), "What went wrong.") }),
-  "A failure under `/v1/preview`; the headers `x-error-code` and `x-error-param` carry its code and the field at fault.",
+  "A failure under `/v1/preview`; the headers `x-error-code`, `x-error-param` and `x-error-hint` carry its code, the field at fault and what to do.",
 );

@@ -17,7 +17,7 @@ export function styleOf(path: string): ErrorStyle {
 }
 
 /** In characters: a header has its limits, and a longer one tells nobody more. */
-const MAX_PARAM_CHARACTERS = 500;
+const MAX_HEADER_CHARACTERS = 500;
 
 /** What a client may see of any error: those that are not ours say nothing about the inside. */
 export function publicError(error: unknown): AnnealError {
@@ -64,14 +64,16 @@ export function errorBody(error: unknown, style: ErrorStyle): object {
 }
 
 /**
- * Bodies of the `detail` style have no place for an error's code and parameter, which another engine's client asks for:
- * the headers `x-error-code` and `x-error-param` (percent-encoded) carry them.
+ * Bodies of the `detail` style have no place for an error's code and parameter, which another engine's client asks for, and none
+ * has one for its hint alone: the headers `x-error-code`, `x-error-param` and `x-error-hint` (both percent-encoded) carry them.
  */
 export function errorResponse(error: unknown, style: ErrorStyle): Response {
-  const { status, code, param } = publicError(error);
+  const { status, code, param, hint } = publicError(error);
   const headers: Record<string, string> = { "x-error-code": code };
-  if (param !== null && param.length <= MAX_PARAM_CHARACTERS)
-    headers["x-error-param"] = encodeURIComponent(param.toWellFormed());
+  for (const [name, text] of Object.entries({ param, hint })) {
+    if (text == null || text.length > MAX_HEADER_CHARACTERS) continue;
+    headers[`x-error-${name}`] = encodeURIComponent(text.toWellFormed());
+  }
   if (status === 401) headers["www-authenticate"] = "Bearer";
   if (status === 429) headers["retry-after"] = "1";
   return Response.json(errorBody(error, style), { status, headers });

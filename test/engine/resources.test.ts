@@ -130,8 +130,15 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     const unknown = client().chat.completions.create({ model: "none", messages });
     await expect(unknown).rejects.toMatchObject({ name: "NotFoundError", code: "model_not_found", param: "model" });
     await create("clash");
-    const clash = { name: "ConflictError", status: 409, code: "model_exists", param: "name" };
-    await expect(create("clash")).rejects.toMatchObject(clash);
+    const hint = "choose another name, or ask for it with return_existing";
+    const clash = { name: "ConflictError", status: 409, code: "model_exists", param: "name", hint };
+    await expect(create("clash")).rejects.toMatchObject({
+      ...clash,
+      message: expect.stringMatching(/exists already$/),
+    });
+    const first = client().chat.completions.create({ messages, priority: 1 });
+    const byPriority = { status: 422, param: "priority", hint: expect.stringContaining("scheduler") };
+    await expect(first).rejects.toMatchObject(byPriority);
   });
 
   it.each(["..", "", 5, null, {}, new Map(), "\ud800"])("finds nothing by the id %j, and says which", async (given) => {
