@@ -125,8 +125,11 @@ function toJson(value: unknown): string {
       const kind = unwritable(own);
       if (kind !== undefined) throw noJson(pathTo(own, value) ?? [], kind);
     }
-    if (typeof item !== "bigint") return item;
-    exact.push(String(item));
+    if (typeof item === "bigint") exact.push(String(item));
+    // In digits it would look exact, as a number this large need not be: with an exponent it is refused where that matters.
+    else if (this === value && Number.isInteger(item) && !Number.isSafeInteger(item)) {
+      exact.push((item as number).toExponential());
+    } else return item;
     return `${mark}${exact.length - 1}\ue001`;
   }
   const text = stringified(value, written);

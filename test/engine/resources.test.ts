@@ -184,6 +184,12 @@ describe.each(["in process", "connected"] as const)("%s", (kind) => {
     await expect(client().chat.completions.create(params)).rejects.toMatchObject(refused);
   });
 
+  it("takes no seed that may have been rounded", async () => {
+    const seeded = (seed: number | bigint) => client().chat.completions.create({ messages, max_tokens: 1, seed });
+    await expect(seeded(2 ** 60)).rejects.toMatchObject({ name: "ValidationError", status: 422, param: "seed" });
+    expect((await seeded(2n ** 60n)).choices).toHaveLength(1);
+  });
+
   it("takes what goes in circles for a wrong body", async () => {
     const circle: Record<string, unknown> = {};
     circle.again = circle;
