@@ -5,6 +5,7 @@ import { describe, expect, it, vi } from "vitest";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
 import { exportModel } from "./export.js";
 import { bytes, integer, origins, readFlags, UsageError } from "./flags.js";
+import { serve } from "./serve.js";
 
 describe("flags", () => {
   it("name a model by its path, with equals signs in it too, or as NAME=PATH", () => {
