@@ -46,7 +46,7 @@ it("lists checkpoints with date, score, size and folder, and goes back to one", 
   expect((await command("models", "rollback", "p/m", "0")).out).toBe("local/p/m:step2 is what it was at step 0\n");
 });
 
-it("exports a step as an adapter, as a whole model or as ONNX", async () => {
+it("exports a step as an adapter, as a whole model or as ONNX", { timeout: 300_000 }, async () => {
   const adapter = join(folder, "adapter");
   expect((await command("export", "p/m:step1", adapter)).out).toContain(`step 1 as ${adapter}, for the base model /`);
   expect(existsSync(join(adapter, "adapter_config.json"))).toBe(true);
