@@ -48,7 +48,10 @@ it("reads results as the client does", () => {
 });
 
 describe("what is cut off or none", () => {
-  it.each([OUTPUT.slice(0, -8), "0a", "0aff", "07", `12${"ff".repeat(11)}`])("is an error: %#", (text) => {
-    expect(() => decodePass(hex(text))).toThrow(RangeError);
-  });
+  it.each([OUTPUT.slice(0, -8), "0a", "0aff", "07", "120818ffffffffffff7f", `12${"ff".repeat(11)}`])(
+    "is an error: %#",
+    (text) => {
+      expect(() => decodePass(hex(text))).toThrow(RangeError);
+    },
+  );
 });

@@ -19,6 +19,8 @@ interface JsonDatum {
 /** What `toTrain` and `toScore` make. */
 export type LossInput = { loss_fn: string; data: JsonDatum[] };
 
+export const MAX_REQUEST_ROWS = 1024;
+
 const DTYPES = { float32: 1, int64: 2, int32: 3, bfloat16: 4 } as const;
 
 /** ForwardBackwardRequest. `sequence` is at least 1. */
@@ -64,6 +66,7 @@ export function decodePass(message: Uint8Array): Json {
 function decodeRecord(message: Uint8Array): Record<string, { data: number[] }>[] {
   const rows: Record<string, { data: number[] }>[] = [];
   const row = (at: number) => {
+    if (at >= MAX_REQUEST_ROWS) throw new RangeError(`a record has ${at + 1} rows`);
     while (rows.length <= at) rows.push({});
     return rows[at]!;
   };

@@ -2,7 +2,7 @@
 
 import { BadRequestError } from "../../errors.js";
 import type { TrainRow } from "../device.js";
-import type { LossInput } from "./tinkerMessages.js";
+import { type LossInput, MAX_REQUEST_ROWS } from "./tinkerMessages.js";
 import type { Dialect } from "./tinkerServer.js";
 
 /** A row with all of its tokens. Entry t of every array is about token t + 1, so they are one shorter. */
@@ -23,7 +23,6 @@ export interface SlopedRow extends WholeRow {
 
 /** Of one request: the servers' bound is on bytes, of which a token takes some tens. */
 const MAX_REQUEST_TOKENS = 65_536;
-const MAX_REQUEST_ROWS = 1024;
 
 /** @throws BadRequestError for what such servers do not compute. */
 export function wholeRows(rows: readonly TrainRow[]): WholeRow[] {
