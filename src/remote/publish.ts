@@ -2,10 +2,17 @@
 
 import { join, posix, win32 } from "node:path";
 import { NotFoundError, RemoteServerError, ValidationError } from "../errors.js";
+import { remoteUnexpected } from "../remoteReplies.js";
 import { NEUTRAL_FIELDS } from "../samplingNumbers.js";
 import { modelPublish } from "../schemas/publish.js";
 import { validate } from "../schemas/validate.js";
-import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming, ChatMessageParam } from "../types/chat.js";
+import type {
+  ChatCompletion,
+  ChatCompletionCreateParamsNonStreaming,
+  ChatMessageParam,
+  TokenLogprob,
+  TopLogprob,
+} from "../types/chat.js";
 import type { AnnealClient, RequestOptions } from "../types/client.js";
 import type { Checkpoint, Model } from "../types/models.js";
 import type { ModelPublished, ModelPublishParams, PublishCheckParams } from "../types/publish.js";
@@ -149,6 +156,9 @@ async function compare(
     );
   }
   const [here, there] = [drawnTokens(ours), drawnTokens(theirs)];
+  if (!here || !there) {
+    throw remoteUnexpected(server.url, `complete with "${name}"`, "logprobs that are none");
+  }
   let largest = 0;
   const length = Math.min(here.length, there.length);
   for (let i = 0; i < length; i++) {
@@ -193,9 +203,14 @@ function sameTokens(a: readonly number[] | null | undefined, b: readonly number[
   return a.length === b.length && a.every((id, i) => id === b[i]);
 }
 
-function drawnTokens(completion: ChatCompletion): Drawn[] {
+/** null: they are not what a completion has. */
+function drawnTokens(completion: ChatCompletion): Drawn[] | null {
   const [choice] = completion.choices;
   const content = choice?.logprobs?.content ?? [];
+  const isToken = (entry: TopLogprob | null) => typeof entry?.token === "string" && typeof entry.logprob === "number";
+  const isDrawn = (entry: TokenLogprob | null) =>
+    isToken(entry) && Array.isArray(entry?.top_logprobs) && entry.top_logprobs.every(isToken);
+  if (!Array.isArray(content) || !content.every(isDrawn)) return null;
   return content.map(({ token, logprob, top_logprobs }, i) => ({
     id: choice?.token_ids?.[i] ?? idOf(token),
     logprob,

@@ -49,7 +49,7 @@ export class VllmServer {
   async models(signal?: AbortSignal): Promise<RemoteModel[]> {
     const answer = await this.#json("list its models", "/v1/models", { repeatable: true, signal });
     const { data } = (answer ?? {}) as { data?: unknown };
-    if (Array.isArray(data)) return data as RemoteModel[];
+    if (Array.isArray(data) && data.every((model) => typeof model?.id === "string")) return data as RemoteModel[];
     throw remoteUnexpected(this.url, "list its models", "no list of models");
   }
 

@@ -133,6 +133,24 @@ describe("publishing", () => {
     expect(path).toBeDefined();
   });
 
+  it.each([
+    ["/v1/models", { data: [null] }],
+    ["/v1/chat/completions", { choices: [{ logprobs: { content: 5 } }] }],
+    ["/v1/chat/completions", { choices: [{ logprobs: { content: [null] } }] }],
+    ["/v1/chat/completions", { choices: [{ logprobs: { content: [{ token: "a", logprob: -1 }] } }] }],
+  ])("says so where %s answers %j", async (route, body) => {
+    const model = await engine.models.create({
+      project: "p",
+      name: "odd",
+      base_model: "anneal/tiny",
+      return_existing: true,
+    });
+    answers = (path) => (path === route ? { status: 200, body: JSON.stringify(body) } : null);
+    const refused = { name: "RemoteServerError", code: "remote_unexpected" };
+    await expect(engine.models.publish(model.id, { url })).rejects.toMatchObject(refused);
+    answers = () => null;
+  });
+
   it("tells refusals in the server's own words", async () => {
     const { id } = await newModel("refused");
     const words = "LoRA rank 64 is greater than max_lora_rank 16.";

@@ -227,6 +227,17 @@ describe("the wire", () => {
     expect(reply.choices[0]!.logprobs!.content.every(({ logprob }) => logprob <= 0)).toBe(true);
   });
 
+  it.each([
+    ["/get_server_capabilities", { supported_models: [null, { model_name: "base/tiny", max_context_length: 0 }] }],
+    ["/openapi.json", { paths: null, components: null }],
+    ["/openapi.json", { paths: { "/x": null }, components: { schemas: { LoRAConfig: { properties: null } } } }],
+  ])("takes an odd %s for one that does not tell: %j", async (route, body) => {
+    service.fault = (path) => (path === route ? { status: 200, body: JSON.stringify(body) } : null);
+    await using remote = await connect();
+    const reply = await remote.completions.create({ prompt: "3 + 4 =", max_tokens: 2, temperature: 0 });
+    expect(reply.usage!.completion_tokens).toBe(2);
+  });
+
   it("waits for a server that is overloaded, as long as it asks", async () => {
     const refused = new Map<string, number>();
     service.fault = (path) => {

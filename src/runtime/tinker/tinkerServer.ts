@@ -121,12 +121,14 @@ export class TinkerServer {
     const what = "list its models";
     const answer = await known.#exchange("/get_server_capabilities", { what, isRepeatable: true });
     const { supported_models } = (answer ?? {}) as {
-      supported_models?: { model_name?: unknown; max_context_length?: unknown }[];
+      supported_models?: ({ model_name?: unknown; max_context_length?: unknown } | null)[];
     };
     if (!Array.isArray(supported_models)) throw remoteUnexpected(url, what, "no list of models");
-    const models = supported_models.flatMap(({ model_name: name, max_context_length: tokens }) =>
-      typeof name === "string" ? [[name, typeof tokens === "number" ? tokens : null] as const] : [],
-    );
+    const models = supported_models.flatMap((model) => {
+      const { model_name: name, max_context_length: tokens } = model ?? {};
+      const isTold = Number.isInteger(tokens) && (tokens as number) > 0;
+      return typeof name === "string" ? [[name, isTold ? (tokens as number) : null] as const] : [];
+    });
     return new TinkerServer(address, url, await known.#dialect(), new Map(models));
   }
 
@@ -445,14 +447,14 @@ const PUBLISHED_DIALECT: Dialect = {
 };
 
 interface OpenApi {
-  info?: { title?: string };
-  paths?: Record<string, Record<string, unknown>>;
-  components?: { schemas?: Record<string, { properties?: Record<string, { enum?: unknown[]; const?: unknown }> }> };
+  info?: { title?: string } | null;
+  paths?: Record<string, object | null> | null;
+  components?: { schemas?: Record<string, { properties?: Record<string, { enum?: unknown[] } | null> | null }> } | null;
 }
 
-/** Fields that a server does not describe are dropped by it without a word. */
-function readDialect({ info, paths = {}, components }: OpenApi): Omit<Dialect, "speaksProtobuf"> {
-  const fields = (schema: string) => components?.schemas?.[schema]?.properties;
+/** A document may say anything. Fields that a server does not describe are dropped by it without a word. */
+function readDialect({ info, paths, components }: OpenApi): Omit<Dialect, "speaksProtobuf"> {
+  const fields = (schema: string) => components?.schemas?.[schema]?.properties ?? undefined;
   const has = (schema: string, field: string) => fields(schema) === undefined || Object.hasOwn(fields(schema)!, field);
   const losses = fields("ForwardBackwardInput")?.loss_fn?.enum;
   return {
@@ -461,8 +463,10 @@ function readDialect({ info, paths = {}, components }: OpenApi): Omit<Dialect, "
     knowsSequenceNumbers: has("ForwardBackwardRequest", "seq_id"),
     choosesModules: has("LoRAConfig", "train_mlp") && has("LoraConfig", "train_mlp"),
     leavesMoments: has("LoadWeightsRequest", "optimizer"),
-    deletesStates: Object.entries(paths).some(([path, methods]) => {
-      return "delete" in methods && /\/training_runs\/\{\w+\}\/checkpoints\/\{\w+(:path)?\}$/.test(path);
+    deletesStates: Object.entries(paths ?? {}).some(([path, methods]) => {
+      return (
+        Object.hasOwn(methods ?? {}, "delete") && /\/training_runs\/\{\w+\}\/checkpoints\/\{\w+(:path)?\}$/.test(path)
+      );
     }),
     // SkyRL tx calls itself so.
     reduction: info?.title === "Tinker API Mock" ? "weighted mean" : "sum",
