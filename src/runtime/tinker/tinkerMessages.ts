@@ -19,6 +19,7 @@ interface JsonDatum {
 /** What `toTrain` and `toScore` make. */
 export type LossInput = { loss_fn: string; data: JsonDatum[] };
 
+/** Of a request, and so of its result. */
 export const MAX_REQUEST_ROWS = 1024;
 
 const DTYPES = { float32: 1, int64: 2, int32: 3, bfloat16: 4 } as const;
