@@ -31,9 +31,35 @@ export const validationBody = named(
   }),
   "A request that is not as it should be.",
 );
-export const errorBody = named("ErrorBody", z.object({ error: errorObject }), "A failure outside of `/v1/preview`.");
+export const errorBody = named(
+  "ErrorBody",
+  z.object({ error: errorObject }),
+  "A failure outside of `/v1/preview` and `/v1/messages`.",
+);
 export const detailBody = named(
   "DetailBody",
   z.object({ detail: field(z.string(), "What went wrong.") }),
   "A failure under `/v1/preview`; the headers `x-error-code`, `x-error-param` and `x-error-hint` carry its code, the field at fault and what to do.",
+);
+
+export const messageErrorBody = named(
+  "MessageErrorBody",
+  z.object({
+    type: field(z.literal("error"), "What this is."),
+    error: field(
+      z.object({
+        type: field(
+          z.string(),
+          '"invalid_request_error", "not_found_error", "overloaded_error" and so on, as Anthropic names them.',
+        ),
+        message: field(z.string(), "What went wrong, and where there is something to do about it, what."),
+      }),
+      "The failure.",
+    ),
+    detail: field(
+      z.array(issue).optional(),
+      "Everything that is wrong with a request that is not as it should be, 16 entries at most.",
+    ),
+  }),
+  "A failure under `/v1/messages`, as Anthropic's clients read it.",
 );

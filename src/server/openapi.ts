@@ -5,7 +5,7 @@
 import type * as z from "zod";
 import * as errors from "../schemas/errors.js";
 import { jsonSchemaOf } from "../schemas/fields.js";
-import { styleOf } from "./errorBodies.js";
+import { type ErrorStyle, styleOf } from "./errorBodies.js";
 import { type OpenRoute, pathTemplate, type Route } from "./route.js";
 
 type Json = Record<string, unknown>;
@@ -119,9 +119,16 @@ function success(
   return { description: `Success${streamed}`, ...(Object.keys(content).length > 0 ? { content } : {}) };
 }
 
+/** How they are worded; `refused`: requests that are not as they should be. */
+const FAILURES: Readonly<Record<ErrorStyle, { body: z.ZodType; refused: z.ZodType }>> = {
+  detail: { body: errors.detailBody, refused: errors.validationBody },
+  error: { body: errors.errorBody, refused: errors.validationBody },
+  message: { body: errors.messageErrorBody, refused: errors.messageErrorBody },
+};
+
 /** Failures that every route may answer. */
 function failures(path: string, components: Components): Json {
-  const body = styleOf(path) === "detail" ? errors.detailBody : errors.errorBody;
+  const { body, refused } = FAILURES[styleOf(path)];
   const answer = (description: string, schema: z.ZodType) => ({
     description,
     content: json(components.schema(schema, "output")),
@@ -134,7 +141,7 @@ function failures(path: string, components: Components): Json {
     405: answer("Another method; the header `allow` names those that are possible", body),
     409: answer("A name is taken, or the state of things does not allow it", body),
     413: answer("The body is too large", body),
-    422: answer("The request is not as it should be", errors.validationBody),
+    422: answer("The request is not as it should be", refused),
     429: answer("As many requests wait as may; try again after what `retry-after` says, in seconds", body),
     500: answer("A fault of the engine", body),
     503: answer("Closing, draining, out of room, or without something that it needs", body),

@@ -170,6 +170,8 @@ test("says what messages answer", async () => {
   await success("POST", "/v1/messages", { ...asked, max_tokens: 64, tool_choice: { type: "any" } });
   await success("POST", "/v1/messages", { ...asked, max_tokens: 64, tool_choice: { type: "any" }, stream: true });
   await success("POST", "/v1/messages/count_tokens", asked);
+  expect((await call("POST", "/v1/messages", asked)).status).toBe(422);
+  expect((await call("POST", "/v1/messages", { ...asked, max_tokens: 4, model: "none" })).status).toBe(404);
 });
 
 test("says what responses answer", async () => {
