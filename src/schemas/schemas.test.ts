@@ -27,6 +27,20 @@ function issuesOf(action: () => unknown) {
 const choice = { finish_reason: "stop", index: 0, message: { role: "assistant", content: "4" } };
 
 describe("validate", () => {
+  it("takes no object without fields for settings that are left out", async () => {
+    const job = { model_id, trajectory_groups: [] };
+    for (const config of [new Map([["learning_rate", 1]]), new Set(), Promise.resolve({ learning_rate: 1 })]) {
+      const given = { ...job, experimental_config: config };
+      expect(issuesOf(() => validate(trainingJobCreate, given, { strict: true }))).toEqual([
+        "body.experimental_config object_type",
+      ]);
+      await expect(validateAsync(trainingJobCreate, config, { strict: true })).rejects.toMatchObject({
+        issues: [{ loc: ["body"], type: "object_type" }],
+      });
+    }
+    expect(issuesOf(() => validate(trainingJobCreate, job, { strict: true }))).toEqual([]);
+  });
+
   it("stops looking after a handful of faults, and does not look into lists and maps that are too long", async () => {
     let looked = 0;
     const counted = <T extends object>(target: T): T =>

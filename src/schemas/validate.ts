@@ -144,7 +144,7 @@ function parsing(form: z.ZodType): { jitless: boolean } {
  * @throws ValidationError with one issue per violation, up to MAX_ISSUES.
  */
 export function validate<S extends z.ZodType>(schema: S, value: unknown, options: ValidateOptions = {}): z.output<S> {
-  const { form, from } = formOf(schema, options);
+  const { form, from } = formOf(schema, value, options);
   return outcome<S>(form.safeParse(value, parsing(form)), from);
 }
 
@@ -157,7 +157,7 @@ export async function validateAsync<S extends z.ZodType>(
   value: unknown,
   options: ValidateOptions = {},
 ): Promise<z.output<S>> {
-  const { form, from } = formOf(schema, options);
+  const { form, from } = formOf(schema, value, options);
   if (isSmall(value, from)) return validate(schema, value, options);
   return outcome<S>(await form.safeParseAsync(value), from);
 }
@@ -176,6 +176,28 @@ function isSmall(value: unknown, from: string): boolean {
   }
 }
 
-function formOf(schema: z.ZodType, { strict, from = "body" }: ValidateOptions): { form: z.ZodType; from: string } {
-  return { form: strict && schema instanceof z.ZodObject ? strictForm(schema) : schema, from };
+function formOf(
+  schema: z.ZodType,
+  value: unknown,
+  { strict, from = "body" }: ValidateOptions,
+): { form: z.ZodType; from: string } {
+  if (!strict || !(schema instanceof z.ZodObject)) return { form: schema, from };
+  checkFields(schema, value, from);
+  return { form: strictForm(schema), from };
+}
+
+/** Objects whose content is not in fields: to a schema they are empty, and so would be settings that nobody awaited. */
+const FIELDLESS = [Map, Set, Promise];
+
+/** @throws ValidationError for a value, or one of its fields, that is such an object */
+function checkFields({ shape }: z.ZodObject, value: unknown, from: string): void {
+  if (typeof value !== "object" || value === null) return;
+  const check = (one: unknown, loc: string[]) => {
+    const kind = FIELDLESS.find((type) => one instanceof type);
+    if (kind === undefined) return;
+    const msg = `Invalid input: expected object, received ${kind.name}`;
+    throw new ValidationError([{ loc, msg, type: "object_type" }]);
+  };
+  check(value, [from]);
+  for (const name of Object.keys(shape)) check((value as Record<string, unknown>)[name], [from, name]);
 }
