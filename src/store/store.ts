@@ -151,7 +151,7 @@ function moveLogRegularly(database: Database, reserve: Reserve): () => void {
   const changes = database.prepare<[], number>("SELECT total_changes()").pluck();
   let moved = changes.get();
   const timer = setInterval(() => {
-    reserve.take();
+    tryTo(() => reserve.take());
     // What a full disk keeps from being moved stays in the log, where it is as safe.
     tryTo(() => {
       if (!giveBackPages(database) && changes.get() === moved) return;
