@@ -157,8 +157,8 @@ export async function validateAsync<S extends z.ZodType>(
   value: unknown,
   options: ValidateOptions = {},
 ): Promise<z.output<S>> {
+  if (isSmall(value, options.from ?? "body")) return validate(schema, value, options);
   const { form, from } = formOf(schema, value, options);
-  if (isSmall(value, from)) return validate(schema, value, options);
   return outcome<S>(await form.safeParseAsync(value), from);
 }
 
