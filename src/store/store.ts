@@ -18,7 +18,7 @@ import { type BaseWeightsTable, baseWeightsTable, type ModelTable, modelTable } 
 import { knownContent } from "./openedHome.js";
 import type { CheckpointRecord, JobRecord, NewEvent } from "./records.js";
 import { type RemovedFolders, removedFolders } from "./removedFolders.js";
-import { type Reserve, reserveOf } from "./reserve.js";
+import { reserveOf } from "./reserve.js";
 import { type ResponseTable, responseTable } from "./responses.js";
 import { type SavedModelTable, savedModelTable } from "./savedModels.js";
 import { openDatabase } from "./sqlite.js";
@@ -120,8 +120,8 @@ function openFolder(folder: string, isTemporary: boolean): Store {
   }
 }
 
-/** Between two times that the write-ahead log goes into the database, in milliseconds. */
-const MOVE_LOG_EVERY = 2000;
+/** Between two times that the write-ahead log goes into the database, and what else a home needs is done, in milliseconds. */
+const UPKEEP_EVERY = 2000;
 
 /** Afterwards `anneal.db` alone holds everything, unless another process is reading it. */
 function moveLogIntoDatabase(database: Database): void {
@@ -144,21 +144,25 @@ function giveBackPages(database: Database): boolean {
 }
 
 /**
- * Keeps `anneal.db` no older than a few seconds, so that a copy of that file alone is a recent one, and not much larger than
- * what it holds. @returns what ends it.
+ * What keeps `anneal.db`, as often as it is called, no older than the latest call, so that a copy of that file alone is a recent
+ * one, and not much larger than what it holds.
  */
-function moveLogRegularly(database: Database, reserve: Reserve): () => void {
+function logMover(database: Database): () => void {
   const changes = database.prepare<[], number>("SELECT total_changes()").pluck();
   let moved = changes.get();
-  const timer = setInterval(() => {
-    tryTo(() => reserve.take());
+  return () => {
+    if (!giveBackPages(database) && changes.get() === moved) return;
     // What a full disk keeps from being moved stays in the log, where it is as safe.
-    tryTo(() => {
-      if (!giveBackPages(database) && changes.get() === moved) return;
-      database.pragma("wal_checkpoint(PASSIVE)");
-      moved = changes.get();
-    });
-  }, MOVE_LOG_EVERY);
+    database.pragma("wal_checkpoint(PASSIVE)");
+    moved = changes.get();
+  };
+}
+
+/** @returns what ends it. */
+function regularly(...actions: (() => void)[]): () => void {
+  const timer = setInterval(() => {
+    for (const action of actions) tryTo(action);
+  }, UPKEEP_EVERY);
   timer.unref();
   return () => clearInterval(timer);
 }
@@ -264,7 +268,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   responses.recover();
   removed.recover();
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels, removed }));
-  const stopMoving = isTemporary ? () => undefined : moveLogRegularly(database, reserve);
+  const endUpkeep = isTemporary ? () => undefined : regularly(reserve.take, logMover(database));
 
   const table = <T extends object>(functions: T): T => allThrowingDiskFull(ofModels(whileOpen(database, functions)));
   const trajectories = trajectoryTable(database);
@@ -339,7 +343,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     setAddress: (address) => lock.setAddress(address),
     close() {
       if (!database.open) return;
-      stopMoving();
+      endUpkeep();
       if (!isTemporary) tryTo(() => moveLogIntoDatabase(database));
       database.close();
       lock.release();
