@@ -294,6 +294,11 @@ describe("modelSpec", () => {
     expect(refused({ ...mistral3, text_config: { ...sizes, model_type: "llama" } })).toBe("text_config.model_type");
   });
 
+  // It says over how many devices a matrix was split in pretraining, as in Llama 2's first folders: what it computes is the same.
+  it("does not look at pretraining_tp", () => {
+    expect(parse({ ...llama, pretraining_tp: 2 })).toEqual(parse(llama));
+  });
+
   it("takes odd widths", () => {
     const odd = modelSpec(
       new JsonFields("config.json", { ...llama, hidden_size: 63, head_dim: 16, intermediate_size: 127 }),
@@ -316,7 +321,6 @@ describe("modelSpec", () => {
     ["use_bidirectional_attention", { ...sizes, model_type: "gemma3_text", use_bidirectional_attention: true }],
     ["hidden_activation", { ...sizes, model_type: "gemma2", hidden_activation: "relu" }],
     ["hidden_act", { ...llama, hidden_act: "gelu" }],
-    ["pretraining_tp", { ...llama, pretraining_tp: 2 }],
     ["auto_map", { ...llama, auto_map: { AutoModelForCausalLM: "modeling.py" } }],
     ["attention_bias", { ...mistral, attention_bias: true }],
     ["attention_bias", { ...qwen2, attention_bias: false }],

@@ -187,7 +187,6 @@ function refuseUnsupported(fields: JsonFields, family: Family): void {
   if (!names.includes(act)) fields.fail(field, `is "${act}"; only ${names[0]} is known`);
   const bidirectional = "use_bidirectional_attention";
   if (fields.boolean(bidirectional, false)) fields.fail(bidirectional, "is true; only causal attention is known");
-  if (fields.integer("pretraining_tp", 0, 1024, 1) > 1) fields.fail("pretraining_tp", "above 1 is not supported");
   if (fields.get("auto_map") !== null && !family.codeIsKnown) {
     fields.fail("auto_map", "asks for code that comes with the folder; it is not run");
   }
