@@ -65,19 +65,39 @@ export function ownField(exact: ExactFields, key: string): ExactFields {
   return Object.hasOwn(exact, key) ? exact[key]! : {};
 }
 
-/** JSON text of plain data in which numbers may be as `parseJsonText` reads them, each as it was spelled. */
-export function jsonText(value: unknown): string {
-  return hasExactNumbers(value) ? spelledJson(value) : JSON.stringify(value);
+/**
+ * JSON text of plain data in which numbers may be as `parseJsonText` reads them, each as it was spelled. `indent`: spaces a level, as
+ * JSON.stringify has them.
+ */
+export function jsonText(value: unknown, indent = 0): string {
+  return hasExactNumbers(value) ? spelledJson(value, indent, "\n") : JSON.stringify(value, null, indent);
 }
 
-function spelledJson(value: unknown): string {
+/** `line`: the new line and the spaces before what closes it. */
+function spelledJson(value: unknown, indent: number, line: string): string {
   if (typeof value === "bigint") return String(value);
   if (value instanceof SpelledNumber) return value.spelling;
   if (typeof value !== "object" || value === null || value instanceof Number) return JSON.stringify(value);
-  if (Array.isArray(value))
-    return `[${value.map((item) => (item === undefined ? "null" : spelledJson(item))).join(",")}]`;
+  const inner = line + " ".repeat(indent);
+  const between = (open: string, items: readonly string[], close: string) =>
+    indent === 0 || items.length === 0
+      ? `${open}${items.join(",")}${close}`
+      : `${open}${inner}${items.join(`,${inner}`)}${line}${close}`;
+  const text = (item: unknown) => spelledJson(item, indent, inner);
+  if (Array.isArray(value)) {
+    return between(
+      "[",
+      value.map((item) => (item === undefined ? "null" : text(item))),
+      "]",
+    );
+  }
   const said = Object.entries(value).filter(([, item]) => item !== undefined);
-  return `{${said.map(([key, item]) => `${JSON.stringify(key)}:${spelledJson(item)}`).join(",")}}`;
+  const colon = indent === 0 ? ":" : ": ";
+  return between(
+    "{",
+    said.map(([key, item]) => `${JSON.stringify(key)}${colon}${text(item)}`),
+    "}",
+  );
 }
 
 /**

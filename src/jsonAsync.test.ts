@@ -109,6 +109,8 @@ describe("parseJsonAsync", () => {
     expect(jsonText(await parseJsonAsync(Buffer.from(text), "spellings"))).toBe(text);
     const mixed = { whole: new Number(1), exact: 12345678901234567890n, none: undefined, list: [undefined, true] };
     expect(jsonText(mixed)).toBe('{"whole":1,"exact":12345678901234567890,"list":[null,true]}');
+    const nested = { a: [], b: {}, c: [1, { d: undefined, e: ["x"] }], exact: 2n };
+    expect(jsonText(nested, 2)).toBe(JSON.stringify({ ...nested, exact: 2 }, null, 2));
   });
 
   it("reads all integers exactly where it is told to", async () => {

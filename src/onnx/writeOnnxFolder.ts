@@ -1,6 +1,6 @@
 // A base model with an adapter added into its weights, as a folder of ONNX that transformers.js, optimum and anneal load.
 
-import { mkdir, open, readFile } from "node:fs/promises";
+import { mkdir, open } from "node:fs/promises";
 import { join } from "node:path";
 import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
@@ -9,7 +9,7 @@ import type { Stream } from "../protobuf.js";
 import type { ModelSpec } from "../runtime/runtime.js";
 import { type Adapter, MAX_TURN_VALUES, MergedTensors } from "../weights/mergedTensors.js";
 import type { FloatTensorLocation } from "../weights/weightFolder.js";
-import { copyTextFiles, textConfig, writeJson } from "../weights/writeWeightFolder.js";
+import { copyTextFiles, readTextConfig, writeJson } from "../weights/writeWeightFolder.js";
 import { BLOCK_VALUES, type CodeBits, encodeBlocks } from "./blockCodes.js";
 import { type DecoderWeights, decoderGraph, type OnnxDtype } from "./decoderGraph.js";
 import type { ExternalPlace, Graph, Weight } from "./graph.js";
@@ -58,9 +58,7 @@ export async function writeOnnxFolder(
     }
     const model = graph.model((weight) => places.get(weight) ?? null);
     await writeStreams(join(target, "onnx", file), model.parts, signal);
-    const config = textConfig(
-      JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>,
-    );
+    const config = await readTextConfig(source);
     const settings = {
       dtype: name,
       kv_cache_dtype: { fp16: "float16" },

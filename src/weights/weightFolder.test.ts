@@ -101,6 +101,18 @@ describe("openWeightFolder", () => {
     expect(JSON.parse(readFileSync(join(target, "config.json"), "utf8")).tie_word_embeddings).toBe(false);
   });
 
+  it("is written with the numbers of config.json as they are spelled", async () => {
+    copy("qwen3");
+    const path = join(folder, "config.json");
+    const spelled = '"attn_logit_softcapping": 50.0,\n  "list": [\n    1e-05,\n    {}\n  ]';
+    writeFileSync(path, `\uFEFF${readFileSync(path, "utf8").replace("{", `{ ${spelled},`)}`);
+    const target = join(folder, "merged");
+    mkdirSync(target);
+    const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: [] }, tensors: new Map() };
+    await writeMergedFolder(target, folder, none, {});
+    expect(readFileSync(join(target, "config.json"), "utf8")).toContain(`{\n  ${spelled},\n`);
+  });
+
   it("names a missing, an unexpected and a misshapen tensor", async () => {
     copy("qwen3");
     const file = join(folder, "model.safetensors");

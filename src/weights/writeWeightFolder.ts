@@ -4,6 +4,7 @@ import { copyFile, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { elementCount } from "../elementCount.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
+import { jsonText, parseJsonText } from "../json.js";
 import { FAMILIES, TOWERS } from "./families.js";
 import type { FloatType } from "./floats.js";
 import { safetensorsHeader } from "./safetensors.js";
@@ -78,11 +79,17 @@ export async function writeWeightFolder<T extends OutputTensor>(
     };
     await writeJson(join(target, "model.safetensors.index.json"), index);
   }
-  const config = textConfig(JSON.parse(await readFile(join(source, "config.json"), "utf8")) as Record<string, unknown>);
+  const config = await readTextConfig(source);
   const key = "dtype" in config ? "dtype" : "torch_dtype";
   const tie_word_embeddings = !tensors.some(({ name }) => name === "lm_head.weight");
   await writeJson(join(target, "config.json"), { ...config, tie_word_embeddings, [key]: NAMES[tensors[0]!.dtype] });
   await copyTextFiles(target, source);
+}
+
+/** config.json of a folder, of a model that also sees the text's. Numbers keep their spelling: transformers tells 30.0 from 30. */
+export async function readTextConfig(folder: string): Promise<Record<string, unknown>> {
+  const text = await readFile(join(folder, "config.json"), "utf8");
+  return textConfig(parseJsonText(text.replace(/^\uFEFF/, ""), "spellings") as Record<string, unknown>);
 }
 
 /** Of a model that also sees, the text's: nothing else of it is written. */
@@ -109,7 +116,7 @@ export async function copyTextFiles(target: string, source: string): Promise<voi
 
 const bytesOf = ({ shape, dtype }: OutputTensor) => elementCount(shape) * BYTES[dtype];
 
-export const writeJson = (file: string, value: unknown) => writeFile(file, `${JSON.stringify(value, null, 2)}\n`);
+export const writeJson = (file: string, value: unknown) => writeFile(file, `${jsonText(value, 2)}\n`);
 
 function intoShards<T extends OutputTensor>(tensors: readonly T[], maxBytes: number): T[][] {
   const shards: T[][] = [];
