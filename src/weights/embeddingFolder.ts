@@ -75,10 +75,17 @@ async function poolingOf(folder: string, module: JsonFields): Promise<EmbeddingS
   );
 }
 
-/** Of sentence_bert_config.json. */
+const MAX_TOKENS = 2 ** 24;
+
+/** Of sentence_bert_config.json, else of the tokenizer, where newer folders have it. */
 async function maxTokens(folder: string): Promise<number | null> {
   const file = join(folder, "sentence_bert_config.json");
-  if (!existsSync(file)) return null;
-  const fields = await JsonFields.read(file);
-  return fields.get("max_seq_length") === null ? null : fields.integer("max_seq_length", 1, 2 ** 24);
+  const fields = existsSync(file) ? await JsonFields.read(file) : null;
+  const name = "max_seq_length";
+  if (fields && fields.get(name) !== null) return fields.integer(name, 1, MAX_TOKENS);
+  const tokenizer = join(folder, "tokenizer_config.json");
+  const length = existsSync(tokenizer) ? (await JsonFields.read(tokenizer)).get("model_max_length") : null;
+  // transformers writes 1e30 for one without a bound.
+  const isBound = Number.isInteger(length) && (length as number) >= 1 && (length as number) <= MAX_TOKENS;
+  return isBound ? (length as number) : null;
 }
