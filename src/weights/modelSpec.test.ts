@@ -294,6 +294,14 @@ describe("modelSpec", () => {
     expect(refused({ ...mistral3, text_config: { ...sizes, model_type: "llama" } })).toBe("text_config.model_type");
   });
 
+  it("knows models by the names that they have without a head", () => {
+    const named = (config: object, name: string) => refused({ ...sizes, ...config, architectures: [name] });
+    expect(named({ model_type: "qwen3" }, "Qwen3Model")).toBe(null);
+    expect(named({ model_type: "gemma3_text" }, "Gemma3TextModel")).toBe(null);
+    expect(named({ model_type: "qwen3_5_text" }, "Qwen3_5TextModel")).toBe(null);
+    expect(named({ model_type: "gemma3_text" }, "Gemma3Model")).toBe("architectures");
+  });
+
   // It says over how many devices a matrix was split in pretraining, as in Llama 2's first folders: what it computes is the same.
   it("does not look at pretraining_tp", () => {
     expect(parse({ ...llama, pretraining_tp: 2 })).toEqual(parse(llama));

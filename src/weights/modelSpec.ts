@@ -173,10 +173,10 @@ function familyOf(fields: JsonFields, type: string): Family {
 function checkArchitecture(fields: JsonFields, known: string): void {
   if (fields.get("architectures") === null) return;
   const architectures = fields.strings("architectures");
-  // Models of embeddings are the same without their head.
-  const others = [known, known.replace("ForCausalLM", "Model")];
-  if (architectures.length === 1 && others.includes(architectures[0]!)) return;
   const type = fields.string("model_type");
+  // Models of embeddings are the same without their head.
+  const headless = known.replace("ForCausalLM", type.endsWith("_text") ? "TextModel" : "Model");
+  if (architectures.length === 1 && [known, headless].includes(architectures[0]!)) return;
   fields.fail("architectures", `is ${JSON.stringify(architectures)}; known for "${type}" is ${known}`);
 }
 
