@@ -48,6 +48,28 @@ it("reads back what it wrote, and leaves no other file", async () => {
   rmSync(other, { recursive: true });
 });
 
+it("writes adapters of a text that peft finds in a model that sees alone by the names there, and reads them back", async () => {
+  const { spec, tensors } = await readAdapterFolder(folder);
+  const other = mkdtempSync(join(tmpdir(), "anneal-adapter-"));
+  const written = async (baseType: string) => {
+    await writeAdapterFolder(other, spec, tensors, "some/base", baseType);
+    const read = await readAdapterFolder(other);
+    expect(read).toMatchObject({ spec });
+    expect(read.tensors).toEqual(tensors);
+    const { tensors: stored } = await readSafetensors(join(other, "adapter_model.safetensors"));
+    const { exclude_modules } = JSON.parse(readFileSync(join(other, "adapter_config.json"), "utf8"));
+    return { first: [...stored.keys()].sort()[0], exclude_modules };
+  };
+  const first = "base_model.model.model.language_model.layers.0.self_attn.q_proj.lora_A.weight";
+  const exclude_modules = ".*(vision_tower|multi_modal_projector).*";
+  expect(await written("gemma3")).toEqual({ first, exclude_modules });
+  expect(await written("mistral3")).toEqual({ first, exclude_modules });
+  for (const type of ["qwen3_5", "gemma3_text"]) {
+    expect(await written(type)).toEqual({ first: first.replace("language_model.", "") });
+  }
+  rmSync(other, { recursive: true });
+});
+
 it("takes names that carry the adapter's name, and lists of longer module names", async () => {
   const file = join(folder, "adapter_model.safetensors");
   const { tensors } = await readSafetensors(file);

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
+import { TOWERS } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
 
@@ -178,13 +179,18 @@ function targetsOf(fields: JsonFields): string[] {
   return MODULES.filter((module) => targets.includes(module));
 }
 
-/** Writes an adapter into an existing folder so that PEFT loads it with `PeftModel.from_pretrained`. */
+/**
+ * Writes an adapter into an existing folder so that PEFT loads it with `PeftModel.from_pretrained`. `baseType`: the `model_type` of
+ * the base model, where that may be one that sees.
+ */
 export async function writeAdapterFolder(
   folder: string,
   spec: AdapterSpec,
   tensors: NamedTensors,
   baseModel: string,
+  baseType = "",
 ): Promise<void> {
+  const isInWhole = Object.hasOwn(TOWERS, baseType) && TOWERS[baseType]!.isWhole;
   const config = {
     peft_type: "LORA",
     task_type: "CAUSAL_LM",
@@ -193,6 +199,8 @@ export async function writeAdapterFolder(
     lora_alpha: spec.alpha,
     use_rslora: spec.rslora,
     target_modules: spec.targets,
+    // Which have projections of the same names.
+    ...(isInWhole && { exclude_modules: ".*(vision_tower|multi_modal_projector).*" }),
     lora_dropout: 0,
     bias: "none",
     fan_in_fan_out: false,
@@ -201,6 +209,9 @@ export async function writeAdapterFolder(
     modules_to_save: null,
     use_dora: false,
   };
-  await writeSafetensors(join(folder, TENSOR_FILE), tensors, { format: "pt" });
+  const named = isInWhole ? new Map([...tensors].map(([name, tensor]) => [nameInWhole(name), tensor])) : tensors;
+  await writeSafetensors(join(folder, TENSOR_FILE), named, { format: "pt" });
   await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(config, null, 2)}\n`);
 }
+
+const nameInWhole = (name: string) => name.replace("base_model.model.model.", "base_model.model.model.language_model.");

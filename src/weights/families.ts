@@ -257,6 +257,8 @@ export interface Tower {
   tiedHead: boolean;
   /** What of its text's fields the whole does not look at, as it counts then. */
   ignored?: Record<string, unknown>;
+  /** Has no class for its text alone (AutoModelForCausalLM gives the whole or none): adapters go by the names in the whole. */
+  isWhole?: boolean;
 }
 
 export const TOWERS: Record<string, Tower> = {
@@ -265,11 +267,13 @@ export const TOWERS: Record<string, Tower> = {
     texts: ["gemma3_text"],
     tiedHead: true,
     ignored: { final_logit_softcapping: null },
+    isWhole: true,
   },
   qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"], tiedHead: false },
   mistral3: {
     architecture: "Mistral3ForConditionalGeneration",
     texts: ["mistral", "ministral3"],
     tiedHead: true,
+    isWhole: true,
   },
 };

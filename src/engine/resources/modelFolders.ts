@@ -16,6 +16,7 @@ import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkp
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
+import { readModelConfig } from "../../weights/modelConfig.js";
 import { writeGgufAdapter, writeGgufModel } from "../../weights/writeGgufModel.js";
 import type { BaseModel } from "../core/baseModel.js";
 import { diagnostics } from "../core/diagnostics.js";
@@ -69,7 +70,8 @@ export const exportCheckpoint = throwingDiskFull(
       } else if (format === "gguf_adapter") {
         await writeGgufAdapter(join(temporary, "adapter.gguf"), base.folder, base.config, adapter, signal);
       } else {
-        await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name);
+        const type = (await readModelConfig(base.folder)).string("model_type");
+        await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name, type);
       }
       signal?.throwIfAborted();
       checkFree(target);
