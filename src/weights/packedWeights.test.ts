@@ -79,6 +79,12 @@ describe("quantization_config", () => {
     expect(message).toContain("config.json");
   });
 
+  it("is refused before weights are looked at, whose types need not be known", async () => {
+    copy("awq", field({ quant_method: "fp8" }));
+    writeFileSync(join(folder, "model.safetensors"), "");
+    expect((await failure()).param).toBe("quantization_config.quant_method");
+  });
+
   it("is read of a model's text", async () => {
     copy("awq", (config) => config);
     const file = join(folder, "config.json");

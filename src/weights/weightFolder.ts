@@ -92,13 +92,15 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
 async function openSafetensors(folder: string): Promise<Weights> {
   const fields = await JsonFields.read(join(folder, "config.json"));
   const told = modelSpec(fields);
+  // Before the weights, which may be in types that no safetensors of floats has.
+  const packing = readPacking(fields);
   const isTower = Object.hasOwn(TOWERS, fields.string("model_type"));
   const stored = await storedTensors(folder);
   const found = withPrefix(isTower ? textTensors(stored) : stored);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
   const tiedHead = found.isHeadless || (told.tiedHead && !(await hasOwnHead(found.tensors)));
   const floats = { ...told, tiedHead };
-  const tensors = await matchTensors(folder, floats, readPacking(fields), found.tensors);
+  const tensors = await matchTensors(folder, floats, packing, found.tensors);
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
   const config = quantized.length > 0 ? { ...floats, quantized } : floats;
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
