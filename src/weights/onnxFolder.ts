@@ -6,6 +6,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { FAMILIES, TOWERS } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 
 export interface OnnxFolder {
@@ -20,12 +21,22 @@ export interface OnnxFolder {
 
 const FOLDERS = ["onnx", ""];
 
-/** Whether the folder holds ONNX and no weights of Hugging Face's. */
+/** Whether the folder holds ONNX, and no weights of Hugging Face's of an architecture that is known. */
 export async function isOnnxFolder(folder: string): Promise<boolean> {
-  if (existsSync(join(folder, "model.safetensors")) || existsSync(join(folder, "model.safetensors.index.json"))) {
-    return false;
-  }
-  return (await variantsOf(folder)).size > 0;
+  if ((await variantsOf(folder)).size === 0) return false;
+  const hasWeights = ["model.safetensors", "model.safetensors.index.json"].some((name) =>
+    existsSync(join(folder, name)),
+  );
+  return !hasWeights || !(await isKnownArchitecture(folder));
+}
+
+async function isKnownArchitecture(folder: string): Promise<boolean> {
+  // Who reads it next tells what is wrong with it.
+  const type = await JsonFields.read(join(folder, "config.json")).then(
+    (config) => config.get("model_type"),
+    () => null,
+  );
+  return typeof type !== "string" || Object.hasOwn(FAMILIES, type) || Object.hasOwn(TOWERS, type);
 }
 
 /**
