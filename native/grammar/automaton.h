@@ -35,6 +35,13 @@ class Automaton {
     return {symbols_.data() + from, states_[size_t(state)].symbols - from};
   }
 
+  // Of `count` states from `first` on.
+  std::span<const SymbolEdge> symbols(int32_t first, int32_t count) const {
+    if (count == 0) return {};
+    const uint32_t from = first == 0 ? 0 : states_[size_t(first) - 1].symbols;
+    return {symbols_.data() + from, states_[size_t(first + count) - 1].symbols - from};
+  }
+
   size_t edge_count() const { return edges_.size(); }
   bool has_symbols() const { return !symbols_.empty(); }
   size_t memory() const {

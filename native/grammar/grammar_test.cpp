@@ -147,6 +147,60 @@ void refusals() {
   std::printf("refusals and budgets\n");
 }
 
+// Their automata are made by several threads, which must not show: not in the network, nor in what it may cost.
+void many_rules() {
+  Maker m;
+  constexpr int kRules = 300;
+  std::vector<Expr> rules, calls;
+  for (int i = 1; i <= kRules; ++i) {
+    std::vector<Expr> words;
+    for (int j = 0; j < 30; ++j)
+      words.push_back(m.text("word " + std::to_string(i * j * j) + " of " + std::to_string(j)));
+    // Each of the latter half is called by one of the first.
+    const auto next = i <= kRules / 2 ? m.rule(i + kRules / 2) : m.text("end");
+    rules.push_back(m.seq({m.text("<" + std::to_string(i)), m.alt(words), next, m.text(">")}));
+    if (i <= kRules / 2) calls.push_back(m.rule(i));
+  }
+  rules.insert(rules.begin(), m.seq(calls));
+  const auto program = m.program(rules);
+  const auto vocabulary = plain_words().vocabulary();
+  const auto build = [&](const Budgets& budgets, Cost* cost = nullptr) {
+    Spending spending(budgets);
+    auto network = build_network(decode(program, vocabulary->size(), spending), spending);
+    if (cost) *cost = spending.spent_by_all();
+    return network;
+  };
+  Cost cost, again;
+  const Network first = build({}, &cost);
+  check(first.rules() == kRules + 1, "a rule for each (%d)", first.rules());
+  for (int round = 0; round < 20; ++round) {
+    const Network network = build({}, &again);
+    bool same = network.size() == first.size() && network.rules() == first.rules();
+    for (int32_t rule = 0; same && rule < first.rules(); ++rule)
+      same = network.rule(rule).start == first.rule(rule).start && network.rule(rule).order == first.rule(rule).order;
+    for (int32_t s = 0; same && s < first.size(); ++s)
+      same = std::ranges::equal(network.edges(s), first.edges(s),
+                                [](auto& a, auto& b) { return a.lo == b.lo && a.hi == b.hi && a.to == b.to; }) &&
+             std::ranges::equal(network.calls(s), first.calls(s),
+                                [](auto& a, auto& b) { return a.rule == b.rule && a.to == b.to; });
+    check(same, "the same network");
+    check(again.states == cost.states && again.bytes == cost.bytes, "the same cost");
+  }
+  Budgets budgets;
+  std::string param;
+  for (int round = 0; round < 10; ++round) {
+    budgets.states = cost.states;
+    check(refusal(program, budgets) == "", "as many states as needed");
+    budgets.states = cost.states - 1;
+    check(refusal(program, budgets, &param) == "grammar_too_complex" && param == "budgets.states", "a state too few");
+    budgets = {};
+    budgets.rules = kRules;
+    check(refusal(program, budgets, &param) == "grammar_too_complex" && param == "budgets.rules", "a rule too many");
+    budgets = {};
+  }
+  std::printf("many rules\n");
+}
+
 // Deep nesting, ambiguity, and right recursion in bounded space.
 void stacks() {
   Maker m;
@@ -331,6 +385,7 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 600;
   vocabularies();
   refusals();
+  many_rules();
   left_recursion();
   stacks();
   threads();
