@@ -230,6 +230,7 @@ export function chain(...items: readonly Expr[]): Expr {
 
 /** One of them; what is trivial is folded. */
 export function alt(...items: readonly Expr[]): Expr {
+  if (items.length === 1) return items[0]!;
   if (items.length > 1 && items.every(({ kind }) => kind !== "alt" && kind !== "never" && kind !== "empty")) {
     return { kind: "alt", items, number: NOT_NUMBERED };
   }

@@ -6,7 +6,7 @@
 // asks for a member of some such name by its value, as the opposite of "additionalProperties" does, that member comes last.
 
 import { GrammarError } from "../grammar/grammarError.js";
-import { ANY_CHARACTER, alt, and, type Expr, NEVER, not, repeat, seq, text } from "../grammar/ir.js";
+import { ANY_CHARACTER, alt, and, chain, type Expr, NEVER, not, repeat, seq, text } from "../grammar/ir.js";
 import { isMatch } from "../grammar/regularMatch.js";
 import { spend } from "../grammar/workBudget.js";
 import { withoutSpellings } from "../json.js";
@@ -386,7 +386,7 @@ class SchemaCompiler {
     }
     let expr = ofName.get(value);
     if (expr === undefined) {
-      expr = seq(spelledText(name), this.json.colon, value);
+      expr = chain(spelledText(name), this.json.colon, value);
       ofName.set(value, expr);
     }
     return expr;

@@ -39,6 +39,8 @@ const checkedValues = new WeakSet<object>();
 
 /** @throws GrammarError for a number of a constant that no double is near, and for one that nests too deep */
 function checkConstant(node: SchemaNode, keyword: string): void {
+  const constant = (node.schema as JsonObject)[keyword];
+  if (constant === undefined) return;
   const check = (value: unknown, path: readonly string[], depth: number): void => {
     if (typeof value === "number" && !Number.isFinite(value)) throw new GrammarError(BEYOND_DOUBLES, path);
     if (typeof value !== "object" || value === null || checkedValues.has(value)) return;
@@ -52,7 +54,7 @@ function checkConstant(node: SchemaNode, keyword: string): void {
     checkedValues.add(value);
   };
   // The list of an enumeration is none of its constants.
-  check((node.schema as JsonObject)[keyword], [...node.path, keyword], keyword === "enum" ? 0 : 1);
+  check(constant, [...node.path, keyword], keyword === "enum" ? 0 : 1);
 }
 
 /** Sets of one type. */

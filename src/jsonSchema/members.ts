@@ -1,7 +1,7 @@
 // The members of an object, one after the other: which may come, which must, in which order, and how many.
 
 import { GrammarError } from "../grammar/grammarError.js";
-import { alt, chain, EMPTY, type Expr, NEVER, optional, repeat, seq } from "../grammar/ir.js";
+import { alt, chain, EMPTY, type Expr, NEVER, optional, repeat } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
 import type { JsonRules } from "./jsonValues.js";
 
@@ -40,7 +40,7 @@ export class Separator {
   before(member: Expr): Expr {
     let expr = this.later.get(member);
     if (expr === undefined) {
-      expr = seq(this.expr, member);
+      expr = chain(this.expr, member);
       this.later.set(member, expr);
     }
     return expr;

@@ -303,13 +303,17 @@ function newObjectShape(document: SchemaDocument, branch: Branch, closed: boolea
     patternSearch(parts.find((part) => part.patterns.includes(pattern))!.node, pattern);
   const matchedBy = (name: string) =>
     patterns.length === 0 ? NONE : new Set(patterns.filter((pattern) => isMatch(searchOf(pattern), name)));
-  const describe = (name: string, declared: boolean): ObjectShape["named"][number] => {
+  // Most objects are of one schema without patterns: it alone says what a name is that it declares.
+  const only = parts.length === 1 && patterns.length === 0 && parts[0]!.named === undefined ? parts[0]!.node : null;
+  const conjunction = (name: string, declared: boolean): Conjunction | null => {
+    if (declared && only !== null) return [document.child(only, "properties", name)];
     const matched = matchedBy(name);
-    const isForbidden = isClosed && matched.size === 0 && !declared;
-    const value = isForbidden ? null : conjunctionOf(name, matched);
-    return { name, value, required: required.has(name), declared };
+    return isClosed && matched.size === 0 && !declared ? null : conjunctionOf(name, matched);
   };
-  const named = Array.from(names, (name) => describe(name, true));
+  const describe = (name: string, declared: boolean): ObjectShape["named"][number] => {
+    return { name, value: conjunction(name, declared), required: required.has(name), declared };
+  };
+  const named = [...names].map((name) => describe(name, true));
   for (const name of required) if (!names.has(name)) named.push(describe(name, false));
   return {
     named,
