@@ -1,4 +1,5 @@
 import { basename } from "node:path";
+import { shareErrors } from "./sharedErrors.js";
 
 /** What an error says beside its message. */
 export interface ErrorDetail {
@@ -245,3 +246,24 @@ export class TrainingFailedError extends InternalServerError {
     this.jobId = jobId;
   }
 }
+
+shareErrors({
+  AnnealError,
+  AuthenticationError,
+  BadRequestError,
+  ClosedError,
+  ConflictError,
+  DiskFullError,
+  HomeLockedError,
+  InsufficientMemoryError,
+  InternalServerError,
+  ModelFileError,
+  NotFoundError,
+  PayloadTooLargeError,
+  PermissionDeniedError,
+  RateLimitError,
+  RemoteServerError,
+  TrainingFailedError,
+  UnavailableError,
+  ValidationError,
+});

@@ -1,4 +1,5 @@
 import { AnnealError } from "../errors.js";
+import { shareErrors } from "../sharedErrors.js";
 
 /** More rollouts failed than `maxExceptionShare` and `maxExceptions` allow; `cause` is what the first of them threw. */
 export class RolloutError extends AnnealError {
@@ -12,3 +13,5 @@ export class RolloutError extends AnnealError {
     });
   }
 }
+
+shareErrors({ RolloutError });
