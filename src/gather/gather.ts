@@ -133,7 +133,7 @@ export async function gatherPinned<S>(
       clearTimeout(timer);
     }
     counts.done += 1;
-    onProgress?.({
+    await onProgress?.({
       done: counts.done,
       total,
       exceptions: counts.failures,

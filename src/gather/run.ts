@@ -98,7 +98,7 @@ export async function waitForJobs<S>(
   for (const [done, { id, created_at }] of jobs.entries()) {
     const counts = { done, total: jobs.length, exceptions: 0, completionTokens: 0, meanReward: null };
     const job = { kind: "job", id, since: created_at } as const;
-    onProgress?.({ phase: "waiting", step: 0, ...counts, holder: job });
+    await onProgress?.({ phase: "waiting", step: 0, ...counts, holder: job });
     const tell = (session: TrainProgress["holder"] | null) =>
       onProgress?.({ phase: "waiting", step: 0, ...counts, holder: session ?? job });
     const waited = client.trainingJobs.wait(id, { signal }).catch((error: unknown) => {
@@ -118,7 +118,7 @@ export async function tellingOfSessions<T>(
   client: AnnealClient,
   model: Model,
   work: Promise<T>,
-  tell: ((session: TrainProgress["holder"] | null) => void) | undefined,
+  tell: ((session: TrainProgress["holder"] | null) => void | Promise<void>) | undefined,
   signal?: AbortSignal,
 ): Promise<T> {
   if (!tell) return work;
@@ -133,7 +133,7 @@ export async function tellingOfSessions<T>(
       const sessions = await client.trainingSessions.list({ signal });
       const found = sessions.find(({ model_id }) => model_id === model.id);
       if (!ended && told !== (found?.id ?? null)) {
-        tell(found ? { kind: "session", id: found.id, since: found.opened_at } : null);
+        await tell(found ? { kind: "session", id: found.id, since: found.opened_at } : null);
       }
       told = found?.id ?? null;
       await Promise.race([sleep(LOOK_EVERY, undefined, { ref: false }), work.catch(() => undefined)]);

@@ -3,7 +3,7 @@
 import { endlessShuffle } from "../seeds.js";
 import { learningRates, means, resolvePolicy } from "../training/index.js";
 import type { AnnealClient } from "../types/client.js";
-import type { GatherProgress, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
+import type { GatherOptions, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/training.js";
 import { endsEarly, isValidated, keepBest, type Standing, standingAfter, standingOf } from "./bestStep.js";
 import { checkTrainOptions } from "./checkOptions.js";
@@ -147,14 +147,14 @@ async function runJob<S>(
       for await (const event of client.trainingJobs.events(id, {}, { signal })) {
         total = read(event, account, payloads) ?? total;
         hasBegun();
-        progress("training");
+        await progress("training");
       }
     } finally {
       hasBegun();
     }
   };
   try {
-    const tell = (session: TrainProgress["holder"] | null) => session && progress("waiting", session);
+    const tell = (session: TrainProgress["holder"] | null) => (session ? progress("waiting", session) : undefined);
     await Promise.all([follow(), tellingOfSessions(client, model, beginning, onProgress && tell, signal)]);
     account.step = (await client.trainingJobs.wait(id, { signal })).step!;
   } catch (error) {
@@ -178,7 +178,7 @@ function progressOf<S>(
   { onProgress }: TrainOptions<S>,
   phase: TrainProgress["phase"],
   policy: PinnedModel,
-): ((progress: GatherProgress) => void) | undefined {
+): GatherOptions<S>["onProgress"] {
   return onProgress && ((progress) => onProgress({ ...progress, phase, step: policy.step ?? 0 }));
 }
 

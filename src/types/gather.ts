@@ -121,7 +121,7 @@ export interface GatherOptions<S> {
     trajectories: readonly Trajectory[],
     context: { scenario: S; signal: AbortSignal },
   ) => Promise<readonly (number | boolean)[]>;
-  /** Called whenever a rollout ends. What it throws ends the run. */
+  /** Called whenever a rollout ends, and waited for. What it throws or rejects with ends the run. */
   onProgress?: (progress: GatherProgress) => void;
   /** Ends the run, which rejects with its reason. */
   signal?: AbortSignal;
@@ -175,7 +175,7 @@ export interface TrainOptions<S> extends Omit<GatherOptions<S>, "model" | "onPro
   publish?: TrainPublish;
   /** Settings of the training jobs. */
   config?: ExperimentalConfig;
-  /** Called whenever a rollout ends or the phase changes. What it throws ends the run. */
+  /** Called whenever a rollout ends or the phase changes, and waited for. What it throws or rejects with ends the run. */
   onProgress?: (progress: TrainProgress) => void;
 }
 

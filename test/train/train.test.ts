@@ -8,7 +8,7 @@ import { gather, RolloutError, train } from "../../src/gather/index.js";
 import { createServer } from "../../src/server/createServer.js";
 import { listen } from "../../src/server/listen.js";
 import type { AnnealClient } from "../../src/types/client.js";
-import type { Rollout, StepReport } from "../../src/types/gather.js";
+import type { Rollout, StepReport, TrainProgress } from "../../src/types/gather.js";
 import type { Model } from "../../src/types/models.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 
@@ -225,6 +225,23 @@ describe("gather", () => {
     const given = { model, scenarios: [0, 1, 2], rollout, groupSize: 1, concurrency: 1, signal: stop.signal };
     await expect(gather(engine, { ...given, onProgress: () => stop.abort("enough") })).rejects.toBe("enough");
     expect(begun).toBe(1);
+  });
+
+  it("ends with what onProgress throws or rejects with", async () => {
+    const fails = () => {
+      throw new RangeError("mine");
+    };
+    const given = { model, scenarios: [0], groupSize: 2, rollout: async () => 1 };
+    await expect(gather(engine, { ...given, onProgress: fails })).rejects.toThrow(new RangeError("mine"));
+    await expect(gather(engine, { ...given, onProgress: async () => fails() })).rejects.toThrow(new RangeError("mine"));
+    const failing = { model: await newModel(), scenarios: ["red", "blue"], rollout: drawn, groupSize: 2, steps: 1 };
+    for (const failsAt of ["rollout", "training"]) {
+      const onProgress = async ({ phase }: TrainProgress) => void (phase === failsAt && fails());
+      const run = async () => {
+        for await (const _ of train(engine, { ...failing, onProgress })) break;
+      };
+      await expect(run(), failsAt).rejects.toThrow(new RangeError("mine"));
+    }
   });
 
   it("keeps the process alive until a rollout's time is over", async () => {
