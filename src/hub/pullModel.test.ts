@@ -1,6 +1,18 @@
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { COMMIT, LoopbackHub } from "../../test/fixtures/hub.js";
 import type { PullProgress } from "../types/hub.js";
@@ -165,6 +177,36 @@ describe("a network that fails", () => {
   it("altogether: says which hub cannot be reached", async () => {
     await hub.close();
     expect(await failure()).toMatchObject({ code: "hub_unreachable", message: expect.stringContaining(hub.endpoint) });
+  });
+
+  it("is not what a caller's function throws", async () => {
+    const isLarge = ({ file, bytes }: PullProgress) => file === "model.safetensors" && bytes > 0;
+    const mistaken = (progress: PullProgress) => {
+      if (isLarge(progress)) throw new TypeError("mine");
+    };
+    await expect(pullModel("owner/small", { onProgress: mistaken })).rejects.toThrow(new TypeError("mine"));
+    expect(large()).toHaveLength(2);
+    const rejecting = async (progress: PullProgress) => mistaken(progress);
+    await expect(pullModel("owner/small", { onProgress: rejecting })).rejects.toThrow(new TypeError("mine"));
+  });
+
+  it.skipIf(process.platform === "win32")("is not a disk that is full", async () => {
+    const module = JSON.stringify(new URL("pullModel.ts", import.meta.url).href);
+    const script = `(await import(${module})).pullModel("owner/small").catch(({ code }) => console.log(code));`;
+    const command = 'ulimit -f 100; exec "$0" --import tsx --input-type=module -e "$1"';
+    const { stdout } = await promisify(execFile)("bash", ["-c", command, process.execPath, script]);
+    expect(stdout.trim()).toBe("disk_full");
+  });
+
+  it("may have left a part that several go on with at once", async () => {
+    const blobs = join(repository(), "blobs");
+    mkdirSync(blobs, { recursive: true });
+    const partial = `${createHash("sha256").update(weights).digest("hex")}.incomplete`;
+    writeFileSync(join(blobs, partial), weights.subarray(0, 100_000));
+    const pulled = await Promise.all([1, 2, 3].map(() => pullModel("owner/small")));
+    expect(large().some(({ range }) => range === "bytes=100000-")).toBe(true);
+    for (const { path } of pulled) expect(readFileSync(join(path, "model.safetensors"))).toEqual(weights);
+    expect(readdirSync(blobs).filter((name) => name.endsWith(".incomplete"))).toEqual([]);
   });
 
   it("is not waited for after an abort", async () => {

@@ -44,9 +44,9 @@ export const pullModel = throwingDiskFull(
       const isMissing = missing.includes(file);
       if (isMissing) {
         let resumed: number | null = null;
-        const onBytes = (bytes: number) => {
+        const onBytes = async (bytes: number) => {
           resumed ??= bytes;
-          onProgress?.({ file: file.path, bytes, size: file.bytes, resumed, done: done + bytes, total });
+          await onProgress?.({ file: file.path, bytes, size: file.bytes, resumed, done: done + bytes, total });
         };
         await download({ model, commit, file, access, target, onBytes });
         done += file.bytes;

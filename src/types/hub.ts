@@ -20,7 +20,7 @@ export interface PullOptions {
   include?: readonly string[];
   /** The call rejects with `signal.reason`; what has come stays for the next one. */
   signal?: AbortSignal;
-  /** Called as bytes come. */
+  /** Called as bytes come, and waited for. What it throws or rejects with ends the call. */
   onProgress?(progress: PullProgress): void;
 }
 
