@@ -227,6 +227,7 @@ describe("what cannot be", () => {
     [{ prompt: "a", suffix: "b" }, "suffix"],
     [{ prompt: "a", max_tokens: 0 }, "max_tokens"],
     [{ prompt: "a", max_tokens: -1 }, "max_tokens"],
+    [{ prompt: "a", max_tokens: 257 }, "max_tokens"],
     [{ prompt: "a", best_of: 2, n: 3 }, "best_of"],
     [{ prompt: "a", best_of: 2, stream: true }, "best_of"],
     [{ prompt: "a", logprobs: 21 }, "logprobs"],

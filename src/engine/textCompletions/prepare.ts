@@ -99,7 +99,7 @@ async function asChat(request: TextCompletionRequest): Promise<ChatRequest> {
     ...same,
     n: best_of ?? same.n,
     messages: [{ role: "user", content: "" }],
-    max_completion_tokens: Math.max(1, max_tokens),
+    max_tokens: Math.max(1, max_tokens),
     logprobs: logprobs !== undefined,
     ...(logprobs === undefined ? {} : { top_logprobs: logprobs }),
   });
