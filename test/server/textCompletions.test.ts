@@ -175,6 +175,23 @@ describe("a stream", () => {
     }
   });
 
+  it("tells with every chunk the usage of its own choice so far, cached tokens included", async () => {
+    const prompt = `${"x".repeat(63)}[words]`;
+    await complete({ prompt });
+    const stream_options = { include_usage: true, continuous_usage_stats: true };
+    const told = await chunks({ prompt: [prompt, prompt, "[split]"], max_tokens: 2, stream_options });
+    expect(told.pop()!.usage).toMatchObject({ prompt_tokens: 129, prompt_tokens_details: { cached_tokens: 96 } });
+    for (const [index, prompt_tokens, cached_tokens] of [
+      [0, 64, 48],
+      [1, 64, 48],
+      [2, 1, 0],
+    ]) {
+      const last = told.findLast(({ choices }) => choices[0]!.index === index)!;
+      const prompt_tokens_details = { cached_tokens };
+      expect(last.usage).toMatchObject({ prompt_tokens, completion_tokens: 2, prompt_tokens_details });
+    }
+  });
+
   it("ends when its reader leaves or its signal aborts", async () => {
     const { completions, core } = served.engine;
     const running = () => core.defaultBase.loop.stats().running;

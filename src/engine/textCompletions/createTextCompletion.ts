@@ -156,7 +156,8 @@ class TextChunks extends OrderedStream<TextCompletion> {
   private readonly arrived: { prompt: number; result: Promise<IteratorResult<GenerationEvent>> }[] = [];
   private news: (() => void) | null = null;
   private open: number;
-  private cached = 0;
+  /** Of each prompt. */
+  private readonly cached: number[];
 
   constructor(private readonly running: Running) {
     super();
@@ -164,6 +165,7 @@ class TextChunks extends OrderedStream<TextCompletion> {
     this.iterators = prompts.map(({ events }) => events[Symbol.asyncIterator]());
     this.writers = Array.from({ length: prompts.length * request.n }, () => new TextChoiceWriter(options));
     this.open = prompts.length;
+    this.cached = prompts.map(() => 0);
     for (const prompt of prompts.keys()) this.ask(prompt);
   }
 
@@ -209,7 +211,7 @@ class TextChunks extends OrderedStream<TextCompletion> {
       const index = first + event.index;
       return [this.chunk({ index, ...this.writers[index]!.write(event) })];
     }
-    this.cached += event.cachedTokens;
+    this.cached[prompt] = event.cachedTokens;
     if (!request.echo && !options.returnTokenIds) return [];
     const { promptTokens } = generation;
     return Array.from({ length: request.n }, (_, i) => {
@@ -224,8 +226,9 @@ class TextChunks extends OrderedStream<TextCompletion> {
     const { request, envelope, prompts } = this.running;
     const chunk: TextCompletion = { ...envelope, choices: [choice] };
     if (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) {
-      const { promptTokens } = prompts[Math.floor(choice.index / request.n)]!.generation;
-      chunk.usage = usage(promptTokens.length, this.writers[choice.index]!.tokens, this.cached);
+      const prompt = Math.floor(choice.index / request.n);
+      const { promptTokens } = prompts[prompt]!.generation;
+      chunk.usage = usage(promptTokens.length, this.writers[choice.index]!.tokens, this.cached[prompt]!);
     }
     return chunk;
   }
@@ -233,6 +236,7 @@ class TextChunks extends OrderedStream<TextCompletion> {
   private usageChunk(): TextCompletion {
     const prompt = this.running.prompts.reduce((sum, { generation }) => sum + generation.promptTokens.length, 0);
     const completion = this.writers.reduce((sum, { tokens }) => sum + tokens, 0);
-    return { ...this.running.envelope, choices: [], usage: usage(prompt, completion, this.cached) };
+    const cached = this.cached.reduce((sum, tokens) => sum + tokens, 0);
+    return { ...this.running.envelope, choices: [], usage: usage(prompt, completion, cached) };
   }
 }
