@@ -125,6 +125,22 @@ describe("logprobs", () => {
     expect(asIds.choices[0]!.logprobs!.tokens[0]).toBe(`token_id:${ids.ab}`);
   });
 
+  it("say where in the text each token begins, whatever stands for it in the list and is left out of the text", async () => {
+    const offsets = async (body: object) =>
+      (await complete({ logprobs: 0, max_tokens: 3, ...body })).choices[0]!.logprobs!.text_offset;
+    expect(await offsets({ prompt: "[split]", return_tokens_as_token_ids: true })).toEqual([0, 2, 4]);
+    const echoed = { prompt: "[words]One", echo: true, return_tokens_as_token_ids: true };
+    expect(await offsets(echoed)).toEqual([0, 7, 10, 14, 20]);
+    // "before<|mark|>after" without its mark, and a text whose first token is the tokenizer's own.
+    expect(await offsets({ prompt: "[mark]" })).toEqual([0, 6, 6]);
+    expect(await offsets({ prompt: "[mark]", skip_special_tokens: false })).toEqual([0, 6, 14]);
+    expect(await offsets({ ...echoed, add_special_tokens: true })).toEqual([0, 0, 7, 10, 14, 20]);
+    expect(await offsets({ ...echoed, prompt: "<|bos|>[words]One" })).toEqual([0, 7, 14, 17, 21, 27]);
+    const cut = { ...echoed, prompt: "[split]ab[words]One", truncate_prompt_tokens: 2 };
+    expect(await offsets(cut)).toEqual([9, 16, 19, 23, 29]);
+    expect(await offsets({ ...cut, truncation_side: "right" })).toEqual([0, 7, 19, 21, 23]);
+  });
+
   it("begin with the prompt's where it is echoed, also when nothing is written", async () => {
     const echoed = (await complete({ prompt: "[words]One", echo: true, logprobs: 1, max_tokens: 2 })).choices[0]!;
     expect(echoed.text).toBe("[words]One two three");

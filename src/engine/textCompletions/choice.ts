@@ -12,6 +12,8 @@ export interface ChoiceOptions {
   logprobs: number | null;
   /** Tokens are written `token_id:N`. */
   tokensAsIds: boolean;
+  /** The text leaves special tokens out. */
+  skipSpecialTokens: boolean;
   returnTokenIds: boolean;
   /** Nothing is written: only the prompt is echoed. */
   isEmpty: boolean;
@@ -25,22 +27,28 @@ export class TextChoiceWriter {
   tokens = 0;
   /** Sum of their logprobs, where those are there. */
   likelihood = 0;
+  /** Where in the text the next token begins. */
   private offset = 0;
   private readonly logprobs: LogprobWriter;
+  private readonly texts: TokenTexts;
 
   constructor(private readonly options: ChoiceOptions) {
     this.logprobs = new LogprobWriter(options.tokenizer, options.tokensAsIds, false);
+    this.texts = new TokenTexts(options.tokenizer);
   }
 
   /** The prompt, as it stands before the text. */
   echo(text: string, prompt: readonly number[], logprobs: (PromptTokenLogprobs | null)[] | null): Piece {
     const piece = emptyPiece(text);
-    if (this.options.logprobs !== null && logprobs !== null) piece.logprobs = this.promptLogprobs(prompt, logprobs);
+    if (this.options.logprobs !== null && logprobs !== null) {
+      piece.logprobs = this.promptLogprobs(text, prompt, logprobs);
+      this.offset = text.length;
+    }
     return piece;
   }
 
   write({ text, tokenIds, finish, ...event }: TokensEvent): Piece {
-    const { logprobs, returnTokenIds, isEmpty } = this.options;
+    const { tokenizer, logprobs, returnTokenIds, isEmpty, skipSpecialTokens } = this.options;
     const piece = emptyPiece(isEmpty ? "" : text);
     if (!isEmpty) {
       this.tokens += tokenIds.length;
@@ -48,8 +56,12 @@ export class TextChoiceWriter {
       if (logprobs !== null) {
         const written = this.logprobs.write({ ...event, text, tokenIds, finish })?.content ?? [];
         piece.logprobs = emptyLogprobs();
-        for (const { token, logprob, top_logprobs } of written) {
-          this.add(piece.logprobs, token, logprob, [[token, logprob], ...top_logprobs.map(pair)]);
+        for (const [i, { token, logprob, top_logprobs }] of written.entries()) {
+          const id = tokenIds[i]!;
+          const isHidden = skipSpecialTokens && tokenizer.specialIds.has(id);
+          const length = isHidden ? 0 : this.texts.text(id).length;
+          this.add(piece.logprobs, token, length, logprob, [[token, logprob], ...top_logprobs.map(pair)]);
+          this.texts.advance(id);
         }
       }
     }
@@ -62,24 +74,31 @@ export class TextChoiceWriter {
   }
 
   private promptLogprobs(
+    text: string,
     prompt: readonly number[],
     entries: readonly (PromptTokenLogprobs | null)[],
   ): TextCompletionLogprobs {
     const { tokenizer, tokensAsIds, logprobs } = this.options;
     const texts = new TokenTexts(tokenizer);
     const shown = emptyLogprobs();
+    // Of a text that was cut on the left only the end has been read.
+    const read = tokenizer.decode(prompt, { skipSpecialTokens: false });
+    if (text.endsWith(read)) this.offset = text.length - read.length;
     const textOf = (id: number) => (tokensAsIds ? `token_id:${id}` : texts.text(id));
     for (const [i, id] of prompt.entries()) {
       const entry = entries[i] ?? null;
       const token = textOf(id);
-      if (entry === null) this.add(shown, token, null, null);
+      const own = texts.text(id);
+      // What the tokenizer puts around a text is not in it.
+      const length = tokenizer.specialIds.has(id) && !text.startsWith(own, this.offset) ? 0 : own.length;
+      if (entry === null) this.add(shown, token, length, null, null);
       else {
         // More of them may have been asked for by prompt_logprobs.
         const top = Array.from(entry.top.ids, (other, k) => [other, entry.top.logprobs[k]!] as const)
           .filter(([other]) => other !== id)
           .slice(0, logprobs ?? 0)
           .map(([other, logprob]) => [textOf(other), logprob] as const);
-        this.add(shown, token, entry.logprob, [[token, entry.logprob], ...top]);
+        this.add(shown, token, length, entry.logprob, [[token, entry.logprob], ...top]);
       }
       texts.advance(id);
     }
@@ -89,6 +108,8 @@ export class TextChoiceWriter {
   private add(
     shown: TextCompletionLogprobs,
     token: string,
+    /** Of the text that the token stands for, in UTF-16 units. */
+    length: number,
     logprob: number | null,
     top: (readonly [string, number])[] | null,
   ): void {
@@ -96,7 +117,7 @@ export class TextChoiceWriter {
     shown.token_logprobs.push(logprob === null ? null : floored(logprob));
     shown.top_logprobs.push(top === null ? null : Object.fromEntries(top.map(([text, one]) => [text, floored(one)])));
     shown.text_offset.push(this.offset);
-    this.offset += token.length;
+    this.offset += length;
   }
 }
 

@@ -85,6 +85,7 @@ function start(
       tokenizer: base.tokenizer,
       logprobs: request.logprobs ?? null,
       tokensAsIds: request.return_tokens_as_token_ids ?? false,
+      skipSpecialTokens: request.skip_special_tokens,
       returnTokenIds: request.return_token_ids ?? false,
       isEmpty: request.max_tokens === 0,
     },
