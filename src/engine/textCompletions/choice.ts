@@ -115,7 +115,7 @@ export class TextChoiceWriter {
   ): void {
     shown.tokens.push(token);
     shown.token_logprobs.push(logprob === null ? null : floored(logprob));
-    shown.top_logprobs.push(top === null ? null : Object.fromEntries(top.map(([text, one]) => [text, floored(one)])));
+    shown.top_logprobs.push(top === null ? null : byText(top));
     shown.text_offset.push(this.offset);
     this.offset += length;
   }
@@ -123,6 +123,13 @@ export class TextChoiceWriter {
 
 /** Stands for minus infinity, which JSON cannot say. */
 const floored = (logprob: number): number => Math.max(logprob, -9999);
+
+/** Of tokens that share a text, such as those that end inside a character, the first: the token itself, or the likeliest. */
+function byText(top: readonly (readonly [string, number])[]): Record<string, number> {
+  const logprobs = new Map<string, number>();
+  for (const [text, logprob] of top) if (!logprobs.has(text)) logprobs.set(text, floored(logprob));
+  return Object.fromEntries(logprobs);
+}
 
 const pair = ({ token, logprob }: { token: string; logprob: number }) => [token, logprob] as const;
 
