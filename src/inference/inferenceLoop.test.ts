@@ -303,6 +303,18 @@ describe("pages", () => {
     expect(await ids(open({ pages: 7 }).loop.submit(request(over)))).toEqual(plenty);
   });
 
+  test("a choice that gave its place away again keeps nobody waiting for what it would have computed", async () => {
+    const same = { promptTokens: prompt(200), params: { maxTokens: 2 } };
+    const alone = await ids(open().loop.submit(request(same)));
+    const { loop } = open({ pages: 4 }, { maxSequences: 1 });
+    const choices = ids(loop.submit(request({ ...same, n: 2 })));
+    // Takes the pages that the prompt's were in, so that the second choice begins to compute it again, and gives way to the last request.
+    const between = ids(loop.submit(request({ promptTokens: prompt(250, 2), params: { maxTokens: 2 } })));
+    const last = ids(loop.submit(request(same)));
+    expect(await last).toEqual(alone);
+    await Promise.all([choices, between]);
+  });
+
   test("old pages are evicted for new ones", async () => {
     const { loop } = open({ pages: 8 });
     for (let i = 0; i < 10; i++)

@@ -212,6 +212,8 @@ export class Scheduler {
           const room = { pages: this.pagesOf(sequence), active, maxSequences: this.options.maxSequences };
           const victims = this.order.displacedBy(sequence, this.running, this.pool, room);
           for (const victim of victims) budget += this.displace(victim);
+          // Pages that they were to fill are not waited for.
+          if (victims.length > 0) this.prefixCache.beginAdmission(this.running);
           active -= victims.length;
           displaced.push(...victims);
           canDisplace = victims.length > 0;
