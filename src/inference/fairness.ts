@@ -58,7 +58,8 @@ export class ServiceOrder {
   /**
    * The running further choices, the last in order first, that go back to the waiting for `sequence`, so that there is room
    * for it among `maxSequences` and for its `pages` in the pool; none when the room would not do. Of `active` sequences
-   * (those not idle), further choices keep half; of that half only those behind `sequence` in order give way.
+   * (those not idle) and this one, further choices keep half, as in `preemptionVictim`, or two would drive each other out
+   * for ever; of that half only those behind `sequence` in order give way.
    */
   displacedBy(
     sequence: Sequence,
@@ -73,7 +74,7 @@ export class ServiceOrder {
     while (freePages < pages || freePlaces < 1) {
       const candidate = further.pop();
       if (candidate === undefined) return [];
-      if (further.length + 1 <= active / 2 && !this.precedes(sequence, candidate)) return [];
+      if (further.length + 1 <= (active + 1) / 2 && !this.precedes(sequence, candidate)) return [];
       displaced.push(candidate);
       for (const page of candidate.pageTable) if (page >= 0 && !pool.isShared(page)) freePages++;
       freePlaces++;

@@ -315,6 +315,24 @@ describe("pages", () => {
     await Promise.all([choices, between]);
   });
 
+  test.each([4, 6, 8])(
+    "a choice and a request that do not fit together come one after the other (%d)",
+    async (outputs) => {
+      const { loop } = open({ pages: 3 }, { maxSequences: 2, tokenBudget: 48 });
+      const over = { promptTokens: prompt(103), useCache: false, params: { maxTokens: 3 } };
+      const alone = await ids(open().loop.submit(request(over)));
+      const choices = ids(loop.submit(request({ ...over, n: 2 })));
+      // Until this one ends, the second choice does not run beside the first.
+      const short = ids(loop.submit(request({ promptTokens: prompt(10, 2), params: { maxTokens: outputs } })));
+      const scoring = loop.submitScoring(request({ promptTokens: prompt(65, 3), useCache: false }), 2);
+      const { row } = await scoring.next();
+      expect(row.topIds).toHaveLength(2);
+      scoring.end();
+      expect((await choices)[0]).toEqual(alone[0]);
+      await short;
+    },
+  );
+
   test("old pages are evicted for new ones", async () => {
     const { loop } = open({ pages: 8 });
     for (let i = 0; i < 10; i++)
