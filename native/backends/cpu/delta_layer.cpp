@@ -285,14 +285,13 @@ class KeyHead {
   const int64_t state_floats_;
 };
 
-// f(a key head of each delta-rule layer's shape)
-template <class F> void each_shape(const Model& m, const Batch& batch, F&& f) {
+// The most of bytes(a key head of each delta-rule layer's shape), for every worker: once, as each growth of a buffer is
+// counted by itself.
+template <class F> void reserve_most(const Model& m, const Batch& batch, Workspace& ws, F&& bytes) {
+  size_t most = 0;
   for (int l = 0; l < m.layers(); l++)
-    if (m.delta_rule(l)) f(KeyHead(m, batch, l, {}, 0), *m.delta_rule(l));
-}
-
-void reserve(Workspace& ws, size_t bytes) {
-  for (WorkerScratch& w : ws.workers) w.delta.reserve(bytes);
+    if (m.delta_rule(l)) most = std::max(most, size_t(bytes(KeyHead(m, batch, l, {}, 0), *m.delta_rule(l))));
+  for (WorkerScratch& w : ws.workers) w.delta.reserve(most);
 }
 
 int longest_stretch(const Batch& batch) {
@@ -304,24 +303,24 @@ int longest_stretch(const Batch& batch) {
 }  // namespace
 
 void reserve_delta_forward(const Model& m, const Batch& batch, Workspace& ws) {
-  each_shape(m, batch, [&](const KeyHead& head, const DeltaRuleSpec& c) {
+  reserve_most(m, batch, ws, [&](const KeyHead& head, const DeltaRuleSpec& c) {
     Arena memory;
     Tokens(memory, c, kStretch);
     memory.floats(head.states());
     for (int root : batch.roots) head.count_forward(root, memory);
-    reserve(ws, memory.most_bytes());
+    return memory.most_bytes();
   });
 }
 
 void reserve_delta_backward(const Model& m, const Batch& batch, Workspace& ws) {
-  each_shape(m, batch, [&](const KeyHead& head, const DeltaRuleSpec& c) {
+  reserve_most(m, batch, ws, [&](const KeyHead& head, const DeltaRuleSpec& c) {
     Arena memory;
     const int most = longest_stretch(batch);
     Tokens(memory, c, most);
     TokenGradients(memory, m.kernels, c, most);
     memory.floats(2 * head.states());
     for (int root : batch.roots) head.count_backward(root, memory);
-    reserve(ws, memory.most_bytes());
+    return memory.most_bytes();
   });
 }
 

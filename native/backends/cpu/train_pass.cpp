@@ -188,8 +188,10 @@ void Pass::take_memory(const PassOptions& options) {
   const int layers = trainable_ ? m_.layers() : 0;
   auto bytes_with = [&](int first_kept) {
     first_kept_ = first_kept;
-    TrainMemory fresh;
-    return needed(fresh, wanted);
+    TrainMemory planned(MemoryAccount::Mode::plans);
+    MemoryAccount::Scope scope(planned.account);
+    configure(planned, wanted);
+    return planned.account.bytes;
   };
   const int64_t limit = options.memory_budget > 0 ? options.memory_budget : INT64_MAX,
                 keep = options.keep_bytes > 0 ? std::min(options.keep_bytes, limit) : limit;
