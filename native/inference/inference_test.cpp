@@ -25,11 +25,14 @@ class PaperBackend final : public Backend {
   const model::ModelSpec& spec() const override { return spec_; }
   const char* name() const override { return "paper"; }
   int pages() const override { return 16; }
+  const backends::PageGroups& page_groups() const override { return groups; }
   const Logits* step(std::span<const Run> runs) override {
     steps++;
     logits_.likeliest.clear();
     for (const Run& run : runs) {
       for (int i = 0; i < run.count; i++) computed.push_back({run.position + i, run.tokens[i]});
+      for (int i = 0; run.block_count > 0 && i < run.block_count * groups.count(); i++)
+        written.push_back(run.blocks[i]);
       for (int i = 0; i < run.state_count; i++) run.states[i] = float(run.tokens[run.count - run.state_count + i]);
       const int from = run.logits == WantedLogits::all    ? 0
                        : run.logits == WantedLogits::last ? run.count - 1
@@ -67,6 +70,8 @@ class PaperBackend final : public Backend {
     bool operator==(const Computed&) const = default;
   };
   std::vector<Computed> computed;
+  std::vector<int32_t> written;  // pages
+  backends::PageGroups groups;
   int steps = 0, rows = 0;
   bool aborted = false;
 
@@ -287,6 +292,14 @@ void compares_arithmetics() {
     expect(backend.computed.size() == 2 * each && backend.computed.back().position == int(each) - 1,
            "a text within the model's positions: " + std::to_string(tokens));
   }
+  // Layers with a window have pages of their own: 8 of the 16 are theirs.
+  PaperBackend backend(100);
+  backend.groups.windows = {0, 64};
+  expect(difference_to_exact(backend, std::vector<int32_t>(1000, 1)) == 0, "a difference of nothing in two groups");
+  expect(backend.computed.size() == 2 * 8 * backends::kPage, "a text within the pages of each group");
+  std::vector<int32_t> wanted(32);
+  for (int i = 0; i < 32; i++) wanted[size_t(i)] = i % 16;
+  expect(backend.written == wanted, "pages of both groups, each once in a step");
 }
 
 }  // namespace

@@ -12,7 +12,16 @@ import {
 } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { DEVICE, isGpu, someOnGpu, TYPES } from "./device.js";
-import { type Case, caseAdapter, caseFolder, expected, loadCase, pagesFrom, plainSlot } from "./referenceModel.js";
+import {
+  type Case,
+  caseAdapter,
+  caseFolder,
+  expected,
+  loadCase,
+  pagesFrom,
+  plainSlot,
+  promptLogprobs,
+} from "./referenceModel.js";
 
 const runtime = openRuntime({ device: DEVICE });
 /** The GPU's own arithmetic is one. */
@@ -231,6 +240,21 @@ describe.each(NUMBERS)("training in $dtype, $kvCache cache", ({ dtype, kvCache }
       expect(once).not.toEqual(await learn({ threads: 1 }));
       expect(await learn({ threads: 2, kernelSet: first, keepBytes: 1 })).toEqual(once);
       for (const kernelSet of others) expect(await learn({ threads: 2, kernelSet })).toEqual(once);
+    },
+  );
+
+  it.skipIf(fastKernelSets.length === 0 || dtype === "float32")(
+    "measures the fast family against the exact one over all groups of layers",
+    async () => {
+      const gateText = expected("gemma3").rows[0]!.slice(0, 100);
+      const fast = await loadCase("gemma3", { dtype, kvCache, gateText, kernelSet: fastKernelSets[0]! });
+      const exact = await loadCase("gemma3", { dtype, kvCache });
+      expect(fast.pageGroups.length).toBeGreaterThan(1);
+      const [own, wanted] = [await promptLogprobs(fast, gateText), await promptLogprobs(exact, gateText)];
+      const sum = own.reduce((total, logprob, t) => total + Math.abs(logprob - wanted[t]!), 0);
+      expect(fast.differenceToExact).toBeCloseTo(sum / own.length, 12);
+      expect(fast.differenceToExact).toBeGreaterThan(0);
+      for (const model of [fast, exact]) model.close();
     },
   );
 
