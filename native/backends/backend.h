@@ -122,8 +122,8 @@ class Trainable {
   virtual ~Trainable() = default;
   virtual void zero_grad() = 0;
   // Clips by the global norm, one AdamW step (matrices decay, norms and biases do not), gradients cleared, and the next
-  // version made. Returns the norm before clipping; one that is not finite left the parameters as they were. Throws
-  // Aborted: then the trainable must not be used further, and the version of before stays in use.
+  // version made. Returns the norm before clipping; one that is not finite left the parameters as they were, as lack of
+  // memory does. Throws Aborted: then the trainable must not be used further, and the version of before stays in use.
   virtual double optim_step(const OptimizerSettings&) = 0;
   // The version made by the latest step: what passes of this trainable use, and what publishing hands out. Null for
   // full training.

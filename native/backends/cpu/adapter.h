@@ -43,8 +43,28 @@ inline const AdapterVersion* version_of(const AdapterRef& adapter) {
 
 // Values of A [rank][k] (b false) or B [n][rank] (b true), row-major.
 using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
-// Null if aborted.
-std::shared_ptr<AdapterVersion> make_adapter_version(const ModelSpec&, const Kernels&, Pool&, const LoraSpec&,
-                                                     bool backward, const LoraValues&);
+
+// A version whose memory is taken before the values are final: filling it takes none.
+class NextVersion {
+ public:
+  NextVersion(const ModelSpec&, const Kernels&, const LoraSpec&, bool backward, const LoraValues&);
+  // Null if aborted. Once.
+  std::shared_ptr<AdapterVersion> fill(const Kernels&, Pool&);
+
+ private:
+  // Panels [first, first + count) of src[n][k], or of its transpose.
+  struct Packing {
+    Matrix src;
+    int n, k;
+    bool transposed;
+    char* panels;
+    int first, count;
+    void run(const Kernels&) const;
+  };
+  void pack(const Kernels&, const Matrix& src, int rows, int cols, bool transposed, Buffer& to);
+
+  std::shared_ptr<AdapterVersion> version_ = std::make_shared<AdapterVersion>();
+  std::vector<Packing> pieces_;
+};
 
 }  // namespace anneal::cpu

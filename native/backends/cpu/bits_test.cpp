@@ -1,11 +1,33 @@
 // The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread
 // over workers or compiled; gradients are a function of the rows alone.
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <new>
 
 #include "decoder_fixture.h"
 #include "memory.h"
+
+namespace {
+
+// While it lives, the allocation of this thread that comes after so many others fails.
+thread_local int allocations_left = -1;
+struct FailingAllocations {
+  explicit FailingAllocations(int after) { allocations_left = after; }
+  ~FailingAllocations() { allocations_left = -1; }
+};
+
+}  // namespace
+
+// Not inlined: GCC takes either side alone for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
+  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -226,6 +248,7 @@ struct Case {
       expect(gradients(best, two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
       expect(gradients(best, one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
       check_room(rows, full, wanted);
+      check_step_without_memory(rows, full);
       for (Isa isa : isas)
         if (kernels(isa, dtype()) && isa != best)
           expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
@@ -262,6 +285,37 @@ struct Case {
     train_on(m, two, {rows[0]}, trainable.get(), nullptr, {.memory_budget = needed}, &most);
     expect(most <= needed, what + "after a pass of another shape");
     expect(gradients_of(*trainable) == wanted, what + "gradients");
+  }
+
+  // An optimizer step that lacks memory, wherever that is, has changed nothing.
+  void check_step_without_memory(const Sequences& rows, bool full) {
+    const std::string what = name + (full ? " full" : " adapter") + " step without memory: ";
+    Loaded m = load(best);
+    auto reader = saved.reader();
+    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
+    train_on(m, one, rows, trainable.get());
+    const auto parts = [&] {
+      std::vector<std::vector<float>> out;
+      for (int i = 0; i < int(trainable->tensors().size()); i++)
+        for (const auto part : {Trainable::Part::value, Trainable::Part::gradient, Trainable::Part::moment2})
+          out.push_back(read_part(*trainable, i, part));
+      return out;
+    };
+    const auto before = parts();
+    const auto version = trainable->version();
+    int failures = 0;
+    for (bool done = false; !done; failures += !done) {
+      try {
+        FailingAllocations failing(failures);
+        trainable->optim_step({1e-3f});
+        done = true;
+      } catch (const std::bad_alloc&) {
+        if (trainable->steps() == 0 && trainable->version() == version && parts() == before) continue;
+        expect(false, what + "allocation " + std::to_string(failures));
+        return;
+      }
+    }
+    expect(failures > 0 && trainable->steps() == 1 && parts() != before, what + "with all that it asks for");
   }
 
   std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {

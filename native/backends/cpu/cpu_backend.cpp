@@ -174,11 +174,12 @@ bool CpuBackend::sample(const backends::Logits& logits, std::span<const RowReque
 }
 
 AdapterRef CpuBackend::load_adapter(const LoraSpec& lora, const AdapterValues& values) {
-  return make_adapter_version(model_->spec, model_->kernels, pool_, lora, false, [&](int layer, int p, bool b) {
+  NextVersion version(model_->spec, model_->kernels, lora, false, [&](int layer, int p, bool b) {
     // Not written to.
     return Matrix{const_cast<float*>(values(layer, p, b)),
                   b ? lora.rank : projection_shape(model_->spec, layer, p).inputs};
   });
+  return version.fill(model_->kernels, pool_);
 }
 
 std::unique_ptr<Trainable> CpuBackend::train_adapter(const LoraSpec& lora, uint64_t seed, const AdapterValues* values) {

@@ -2,6 +2,7 @@
 #include "parameters.h"
 
 #include <cmath>
+#include <optional>
 
 #include "../../model/adapter_start.h"
 #include "products.h"
@@ -102,6 +103,8 @@ double Parameters::add_squares(double sum) {
 
 void Parameters::step(const OptimizerSettings& s, double norm) {
   FloatMode mode;
+  // What may lack memory comes first: then nothing has been changed.
+  take_next();
   steps_++;
   AdamWStep step{s.learning_rate, s.beta1, s.beta2, s.eps, s.weight_decay, 0, 0, 1};
   step.bias1 = float(1 - std::pow(double(s.beta1), double(steps_)));
@@ -117,7 +120,7 @@ void Parameters::step(const OptimizerSettings& s, double norm) {
   // What was aborted here is being closed: the masters go, and what was made of them last stays in use.
   if (!complete) throw Aborted();
   zero_grad();
-  refresh();
+  publish();
 }
 
 namespace {
@@ -139,15 +142,19 @@ class AdapterParameters final : public Parameters {
   }
   bool full() const override { return false; }
   AdapterRef version() const override { return version_; }
-  void refresh() override {
-    auto made = make_adapter_version(model_.spec, kernels_, pool_, spec_, true, [&](int l, int p, bool b) {
+
+ protected:
+  void take_next() override {
+    next_.emplace(model_.spec, kernels_, spec_, true, [&](int l, int p, bool b) {
       return part(places_.of(l, p, b), [&](int i) { return parameters_[i].values(); });
     });
+  }
+  void publish() override {
+    auto made = next_->fill(kernels_, pool_);
+    next_.reset();
     if (!made) throw Aborted();
     version_ = std::move(made);
   }
-
- protected:
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
     ModelGradients g;
     g.layers.resize(size_t(model_.layers()));
@@ -185,6 +192,7 @@ class AdapterParameters final : public Parameters {
   LoraSpec spec_;
   AdapterPlaces places_;
   AdapterRef version_;
+  std::optional<NextVersion> next_;
 };
 
 class WeightParameters final : public Parameters {
@@ -217,13 +225,15 @@ class WeightParameters final : public Parameters {
   }
   bool full() const override { return true; }
   AdapterRef version() const override { return nullptr; }
+
+ protected:
+  void take_next() override { next_.reserve(model_.weights->panels.size()); }
   // Into a second copy, and then all at once: a step of inference, and whoever goes on after training was closed in the
   // middle of this, sees the weights of before or those of after.
-  void refresh() override {
+  void publish() override {
     FloatMode mode;
     Team team(pool_);
     Weights& weights = *model_.weights;
-    next_.reserve(weights.panels.size());
     for (const Trained& trained : matrices_) {
       const Linear& linear = *trained.linear;
       const Matrix values = parameters_[trained.parameter].values().from(trained.row);
@@ -249,8 +259,6 @@ class WeightParameters final : public Parameters {
       if (tensor == kDeltaTensors - 1) to.use(*model_.spec.layers[layer].delta_rule);
     }
   }
-
- protected:
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
     ModelGradients g;
     int i = 0;

@@ -42,6 +42,10 @@ class Parameters : public backends::PartTrainable {
 
   int64_t bytes() const override;
   virtual bool full() const = 0;
+  void refresh() override {
+    take_next();
+    publish();
+  }
   // What backward passes add to: its shape is what matters to whoever prepares one.
   ModelGradients wanted() const;
   // The destination of one backward pass, zeros. Nothing of it counts before commit(), which is all or nothing; false
@@ -71,6 +75,10 @@ class Parameters : public backends::PartTrainable {
   int64_t pieces() const { return int64_t(pieces_.size()); }
   static constexpr int64_t kPiece = 1 << 16;
   virtual ModelGradients gradients(const std::function<Matrix(int)>& of) const = 0;
+  // The version that comes next: its memory; and the values in it, which takes no more, in use. The latter throws
+  // Aborted.
+  virtual void take_next() = 0;
+  virtual void publish() = 0;
   // Of the compute copies that a step makes.
   virtual int64_t version_bytes() const = 0;
 
