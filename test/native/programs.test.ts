@@ -104,7 +104,9 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
 
   test("grammars permit what a second reading of them permits", () => {
     const sources = ["grammar_test", "grammar_random_test", "grammar_reference"].map((name) => `grammar/${name}.cpp`);
-    expect(run("grammar_test", sources, ["grammar", "executor"], ["100"])).toMatch(/random grammars: [1-9]\d* followed/);
+    expect(run("grammar_test", sources, ["grammar", "executor"], ["100"])).toMatch(
+      /random grammars: [1-9]\d* followed/,
+    );
   });
 
   test("every kernel is right, with the same bits on every instruction set", () => {
