@@ -22,9 +22,9 @@ struct ExpressionParts {
   std::mutex words;  // held while one of choices of words is looked for: the only ones that rules add
 };
 
-// What symbols an automaton of a rule has.
-constexpr int32_t kMarkSymbols = INT32_MIN;  // this and the next: the marks of Op::mark; others below 0: ~token
-// From 0 on: the node that is called.
+// Symbols of a rule's automaton: this and the next are the marks of Op::mark, others below 0 tokens (~id), and from 0
+// on they are nodes that are called.
+constexpr int32_t kMarkSymbols = INT32_MIN;
 
 // One for each thread: keeps its memory from one automaton to the next.
 class AutomatonMaker {

@@ -14,8 +14,8 @@ namespace anneal::grammar {
 
 namespace {
 
-constexpr size_t kManyRules =
-    24;  // so many that wait are worth a further thread, which takes some tens of microseconds
+// So many that wait are worth a further thread, which takes some tens of microseconds to start.
+constexpr size_t kManyRules = 24;
 constexpr int32_t kMaxThreads = 4;
 
 }  // namespace
