@@ -54,6 +54,7 @@ class NetworkBuilder {
     AutomatonMaker::Rule made;
     const AutomatonMaker* by;
     int32_t number;  // in the network; -1: not known yet
+    int32_t caller;  // the first one's number; -1: none
   };
 
   // ---- making them
@@ -66,7 +67,7 @@ class NetworkBuilder {
   void meet(int32_t node, Spending& spending) {
     if (rule_of_[size_t(node)] >= 0) return;
     rule_of_[size_t(node)] = int32_t(rules_.size());
-    rules_.push_back({node, {}, nullptr, -1});
+    rules_.push_back({node, {}, nullptr, -1, -1});
     spending.rules(int64_t(rules_.size()));
     spending.bytes(64);
   }
@@ -122,19 +123,16 @@ class NetworkBuilder {
 
   // As a breadth-first visit meets them.
   void number_rules() {
-    std::vector<int32_t> owner_of(size_t(e_.size()), -1);
-    for (size_t rule = program_.rules.size(); rule-- > 0;) owner_of[size_t(program_.rules[rule])] = int32_t(rule);
-    const auto number = [&](int32_t node, int32_t caller) {
-      const int32_t rule = rule_of_[size_t(node)];
-      if (rules_[size_t(rule)].number >= 0) return;
-      rules_[size_t(rule)].number = int32_t(order_.size());
-      order_.push_back(rule);
-      owners_.push_back(owner_of[size_t(node)] < 0 ? caller : owner_of[size_t(node)]);
+    const auto number = [&](int32_t index, int32_t caller) {
+      Rule& rule = rules_[size_t(index)];
+      if (rule.number >= 0) return;
+      rule.number = int32_t(order_.size()), rule.caller = caller;
+      order_.push_back(index);
     };
-    number(rules_[0].node, program_.start);
+    number(0, -1);
     for (size_t i = 0; i < order_.size(); ++i)
       for (auto& edge : symbols(rules_[size_t(order_[i])]))
-        if (edge.symbol >= 0) number(edge.symbol, owners_[i]);
+        if (edge.symbol >= 0) number(rule_of_[size_t(edge.symbol)], int32_t(i));
   }
 
   // It is kept long after it is made, and may be large: it gets the memory that it needs.
@@ -210,7 +208,7 @@ class NetworkBuilder {
         }
         const int32_t called = calls[next++].rule;
         if (state[size_t(called)] == open) {
-          const auto owner = std::to_string(owners_[size_t(called)]);
+          const auto owner = std::to_string(owner_of(called));
           throw GrammarError(
               "grammar_left_recursive",
               "rule " + owner + " can call itself before it has read anything: begin it with something else",
@@ -221,6 +219,18 @@ class NetworkBuilder {
     }
     net_.by_order_.assign(done.rbegin(), done.rend());
     for (size_t i = 0; i < n; ++i) net_.rules_[size_t(net_.by_order_[i])].order = int32_t(i);
+  }
+
+  // The rule of the program that a rule of the network is or stands in, for messages.
+  int32_t owner_of(int32_t number) const {
+    const auto& rules = program_.rules;
+    for (;;) {
+      const Rule& rule = rules_[size_t(order_[size_t(number)])];
+      const auto found = std::find(rules.begin(), rules.end(), rule.node);
+      // The first of all is one of the program's.
+      if (found != rules.end()) return int32_t(found - rules.begin());
+      number = rule.caller;
+    }
   }
 
   // A further thread's.
@@ -247,8 +257,7 @@ class NetworkBuilder {
   int32_t busy_ = 0;              // threads that make one
   std::exception_ptr error_;
 
-  std::vector<int32_t> order_;   // of the rules, by their number
-  std::vector<int32_t> owners_;  // the rules of the program that they stand in, for messages, by their number
+  std::vector<int32_t> order_;  // of the rules, by their number
   struct Marked {
     int32_t mark, state, to;
   };
