@@ -38,6 +38,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Number);
 }
 
+/** Of a file's text: some editors begin it with the mark, which is no JSON. */
+export function withoutByteOrderMark(text: string): string {
+  return text.replace(/^\uFEFF/, "");
+}
+
 export function isJson(text: string): boolean {
   try {
     JSON.parse(text);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
-import { TOWERS } from "./families.js";
+import { towerNamed } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
 
@@ -190,7 +190,7 @@ export async function writeAdapterFolder(
   baseModel: string,
   baseType = "",
 ): Promise<void> {
-  const isInWhole = Object.hasOwn(TOWERS, baseType) && TOWERS[baseType]!.isWhole;
+  const isInWhole = towerNamed(baseType)?.isWhole ?? false;
   const config = {
     peft_type: "LORA",
     task_type: "CAUSAL_LM",

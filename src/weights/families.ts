@@ -82,7 +82,7 @@ const GEMMA = {
   tiedHead: true,
 } as const;
 
-export const FAMILIES: Record<string, Family> = {
+const FAMILIES: Record<string, Family> = {
   llama: {
     architecture: "LlamaForCausalLM",
     qkvBias: "option",
@@ -261,7 +261,7 @@ export interface Tower {
   isWhole?: boolean;
 }
 
-export const TOWERS: Record<string, Tower> = {
+const TOWERS: Record<string, Tower> = {
   gemma3: {
     architecture: "Gemma3ForConditionalGeneration",
     texts: ["gemma3_text"],
@@ -277,3 +277,14 @@ export const TOWERS: Record<string, Tower> = {
     isWhole: true,
   },
 };
+
+/** By what `model_type` says. */
+export function familyNamed(type: string): Family | undefined {
+  return Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
+}
+
+export function towerNamed(type: string): Tower | undefined {
+  return Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
+}
+
+export const MODEL_TYPES: readonly string[] = [...Object.keys(FAMILIES), ...Object.keys(TOWERS)];

@@ -1,7 +1,7 @@
 // Fields of a JSON file that someone else wrote: every one is checked where it is read, errors name file and field.
 
 import { ModelFileError } from "../errors.js";
-import { jsonReason } from "../json.js";
+import { jsonReason, withoutByteOrderMark } from "../json.js";
 import { readRegularFile } from "../regularFile.js";
 import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
 
@@ -31,7 +31,7 @@ export class JsonFields {
   static async read(file: string): Promise<JsonFields> {
     const text = (await readRegularFile(file, MAX_BYTES)).toString("utf8");
     try {
-      return new JsonFields(file, JSON.parse(text.replace(/^\uFEFF/, "")));
+      return new JsonFields(file, JSON.parse(withoutByteOrderMark(text)));
     } catch (cause) {
       if (cause instanceof ModelFileError) throw cause;
       throw new ModelFileError(file, `is not valid JSON: ${jsonReason(cause)}`, { cause });

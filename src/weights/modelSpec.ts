@@ -2,7 +2,7 @@
 // yet, is refused by name.
 
 import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
-import { ACTIVATION_NAMES, FAMILIES, type Family, TOWERS, type Windows } from "./families.js";
+import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, type Windows } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
@@ -34,7 +34,7 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
 /** Of a folder that is more than text, the part that is. */
 function textOf(fields: JsonFields): { fields: JsonFields; family: Family } {
   const type = fields.string("model_type");
-  const tower = Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
+  const tower = towerNamed(type);
   if (!tower) {
     const family = familyOf(fields, type);
     return { fields: fields.withDefaults(family.defaults ?? {}), family };
@@ -161,10 +161,9 @@ function withoutRope(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
 
 /** `type`: what the fields must be of. */
 function familyOf(fields: JsonFields, type: string): Family {
-  const family = Object.hasOwn(FAMILIES, type) ? FAMILIES[type] : undefined;
+  const family = familyNamed(type);
   if (!family || fields.string("model_type") !== type) {
-    const known = [...Object.keys(FAMILIES), ...Object.keys(TOWERS)].join(", ");
-    fields.fail("model_type", `is "${fields.string("model_type")}"; known are ${known}`);
+    fields.fail("model_type", `is "${fields.string("model_type")}"; known are ${MODEL_TYPES.join(", ")}`);
   }
   checkArchitecture(fields, family.architecture);
   return family;

@@ -6,7 +6,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
-import { FAMILIES, TOWERS } from "./families.js";
+import { MODEL_TYPES } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 
 export interface OnnxFolder {
@@ -36,7 +36,7 @@ async function isKnownArchitecture(folder: string): Promise<boolean> {
     (config) => config.get("model_type"),
     () => null,
   );
-  return typeof type !== "string" || Object.hasOwn(FAMILIES, type) || Object.hasOwn(TOWERS, type);
+  return typeof type !== "string" || MODEL_TYPES.includes(type);
 }
 
 /**

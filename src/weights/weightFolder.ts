@@ -12,7 +12,7 @@ import {
   weightTensors,
 } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
-import { TOWERS } from "./families.js";
+import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
@@ -94,7 +94,7 @@ async function openSafetensors(folder: string): Promise<Weights> {
   const told = modelSpec(fields);
   // Before the weights, which may be in types that no safetensors of floats has.
   const packing = readPacking(fields);
-  const isTower = Object.hasOwn(TOWERS, fields.string("model_type"));
+  const isTower = towerNamed(fields.string("model_type")) !== undefined;
   const stored = await storedTensors(folder);
   const found = withPrefix(isTower ? textTensors(stored) : stored);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.

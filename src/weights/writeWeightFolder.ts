@@ -4,8 +4,8 @@ import { copyFile, open, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { elementCount } from "../elementCount.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { jsonText, parseJsonText } from "../json.js";
-import { FAMILIES, TOWERS } from "./families.js";
+import { jsonText, parseJsonText, withoutByteOrderMark } from "../json.js";
+import { familyNamed, towerNamed } from "./families.js";
 import type { FloatType } from "./floats.js";
 import { safetensorsHeader } from "./safetensors.js";
 
@@ -89,20 +89,26 @@ export async function writeWeightFolder<T extends OutputTensor>(
 /** config.json of a folder, of a model that also sees the text's. Numbers keep their spelling: transformers tells 30.0 from 30. */
 export async function readTextConfig(folder: string): Promise<Record<string, unknown>> {
   const text = await readFile(join(folder, "config.json"), "utf8");
-  return textConfig(parseJsonText(text.replace(/^\uFEFF/, ""), "spellings") as Record<string, unknown>);
+  return textConfig(parseJsonText(withoutByteOrderMark(text), "spellings") as Record<string, unknown>);
 }
 
 /** Of a model that also sees, the text's: nothing else of it is written. */
 export function textConfig(config: Record<string, unknown>): Record<string, unknown> {
   const type = config.model_type as string;
-  const tower = Object.hasOwn(TOWERS, type) ? TOWERS[type] : undefined;
+  const tower = towerNamed(type);
   if (!tower) return config;
   const text = config.text_config as Record<string, unknown>;
   const { eos_token_id, bos_token_id, pad_token_id } = config;
   const whole = { eos_token_id, bos_token_id, pad_token_id };
   const given = Object.fromEntries(Object.entries(whole).filter(([, value]) => value !== undefined));
   const family = (text.model_type as string | undefined) ?? tower.texts[0]!;
-  return { ...given, ...text, ...tower.ignored, architectures: [FAMILIES[family]!.architecture], model_type: family };
+  return {
+    ...given,
+    ...text,
+    ...tower.ignored,
+    architectures: [familyNamed(family)!.architecture],
+    model_type: family,
+  };
 }
 
 /** Tokenizer, templates and generation settings, as far as `source` has them. */
