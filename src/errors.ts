@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import { shareErrors } from "./sharedErrors.js";
+import { shareErrors } from "./errorClasses.js";
 
 /** What an error says beside its message. */
 export interface ErrorDetail {

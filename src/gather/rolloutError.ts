@@ -1,5 +1,5 @@
+import { shareErrors } from "../errorClasses.js";
 import { AnnealError } from "../errors.js";
-import { shareErrors } from "../sharedErrors.js";
 
 /** More rollouts failed than `maxExceptionShare` and `maxExceptions` allow; `cause` is what the first of them threw. */
 export class RolloutError extends AnnealError {
