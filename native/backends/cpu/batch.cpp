@@ -1,5 +1,6 @@
 #include "batch.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace anneal::cpu {
@@ -95,6 +96,14 @@ void Batch::list_queries(const Model& m) {
       for (int row = 0; row < sequences[s].rows; row += per_tile)
         q.tiles.push_back({int(s), sequences[s].row0 + row, std::min(per_tile, sequences[s].rows - row)});
   }
+}
+
+void Batch::keep_queries(std::span<const int> of_rows) {
+  for (Queries& q : queries)
+    std::erase_if(q.tiles, [&](const QueryTile& tile) {
+      const auto next = std::lower_bound(of_rows.begin(), of_rows.end(), tile.row);
+      return next == of_rows.end() || *next >= tile.row + tile.rows;
+    });
 }
 
 }  // namespace anneal::cpu

@@ -1,5 +1,6 @@
 // What a pass computes over: rows of tokens, and the sequences and adapters that they belong to.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "adapter.h"
@@ -80,6 +81,8 @@ struct Batch {
   Slot slot(int row, int layer) const { return slots[size_t(row) * groups.count() + groups.of(layer)]; }
   // When all sequences have been added.
   void list_queries(const Model&);
+  // After which: leaves out the tiles that have none of these rows, which are in ascending order.
+  void keep_queries(std::span<const int> of_rows);
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }

@@ -172,6 +172,62 @@ struct Case {
     original.recurrent = 1, copied.recurrent = 2;
     const std::vector<float> a = rows_of(m, *m.step({&original, 1})), b = rows_of(m, *m.step({&copied, 1}));
     expect(same_bits(a, b), name + ": copied page");
+    check_read_rows(m, sequences, adapters, wanted);
+  }
+
+  // Prompts of one step of which all logits are wanted, the last, the last hidden states, or nothing: rows that nobody
+  // reads are left out of the last layer, and change nothing in the others or in what comes after.
+  void check_read_rows(Loaded& m, const Sequences& sequences, std::span<const AdapterRef> adapters,
+                       const std::vector<std::vector<float>>& wanted) {
+    const int vocab = m.vocab(), hidden = m.spec.hidden, first = 6, count = 8;
+    std::vector<int32_t> tables[count];
+    std::vector<float> states[2][count];
+    std::vector<Run> runs;
+    for (int i = 0; i < count; i++) {
+      const int s = first + i, n = int(sequences[s].size());
+      tables[i] = {2 * i, 2 * i + 1};
+      runs.push_back({sequences[s].data(), n - 1, 0, tables[i].data(), adapters[s % 4], WantedLogits::all});
+      runs[i].recurrent = i, runs[i].state_count = n - 1;
+      states[0][i].resize(size_t(n - 1) * hidden), runs[i].states = states[0][i].data();
+    }
+    m.step(runs);
+    constexpr WantedLogits kinds[] = {WantedLogits::last, WantedLogits::none, WantedLogits::all,
+                                      WantedLogits::none, WantedLogits::last, WantedLogits::none};
+    for (int without : {0, 1}) {  // in the second turn nobody reads anything
+      for (int i = 0; i < count; i++) {
+        runs[i].logits = without ? WantedLogits::none : kinds[i % 6];
+        runs[i].state_count = without ? 0 : i % 3 == 0 ? 4 : 0;
+        states[1][i].assign(size_t(runs[i].state_count) * hidden, 0), runs[i].states = states[1][i].data();
+      }
+      const Logits* logits = m.step(runs);
+      expect(logits && (!without || logits->rows == 0), name + ": a step that nothing is read of");
+      const std::vector<float> out = without ? std::vector<float>() : rows_of(m, *logits);
+      size_t at = 0;
+      for (int i = 0; i < count; i++) {
+        const std::string what = name + ": prompt " + std::to_string(i) + " beside ones that nobody reads";
+        const int rows = runs[i].logits == WantedLogits::all    ? runs[i].count
+                         : runs[i].logits == WantedLogits::last ? 1
+                                                                : 0;
+        const std::vector<float>& all = wanted[first + i];
+        const std::vector<float> got(out.begin() + at, out.begin() + at + size_t(rows) * vocab);
+        at += size_t(rows) * vocab;
+        expect(same_bits(got, {all.end() - int64_t(rows + 1) * vocab, all.end() - vocab}), what + ": logits");
+        expect(same_bits(states[1][i], {states[0][i].end() - int64_t(states[1][i].size()), states[0][i].end()}),
+               what + ": states");
+      }
+      expect(at == out.size(), name + ": rows of logits");
+      std::vector<Run> next;
+      for (int i = 0; i < count; i++) {
+        const int s = first + i, n = int(sequences[s].size());
+        next.push_back({sequences[s].data() + n - 1, 1, n - 1, tables[i].data(), adapters[s % 4], WantedLogits::last});
+        next.back().recurrent = i;
+      }
+      const std::vector<float> behind = rows_of(m, *m.step(next));
+      for (int i = 0; i < count; i++)
+        expect(same_bits({behind.begin() + int64_t(i) * vocab, behind.begin() + int64_t(i + 1) * vocab},
+                         {wanted[first + i].end() - vocab, wanted[first + i].end()}),
+               name + ": decode behind prompt " + std::to_string(i));
+    }
   }
 
   // Sequences that begin alike, some longer than others, in one step: on pages of their own, and on pages in common.

@@ -112,28 +112,42 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;
-  for (int l = 0; l < layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
+  for (int l = 0; l + 1 < layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
+  list_read(runs);
+  if (int(read_.size()) < rows)
+    last_layer_forward(team, m, batch_, read_, a, workspace_);
+  else
+    layer_forward(team, m, batch_, layers - 1, a, workspace_);
 
   for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].state_count > 0)
-      read_states(team, first_row_[i] + runs[i].count - runs[i].state_count, runs[i].state_count, runs[i].states);
+      read_states(team, place_of(first_row_[i] + runs[i].count - runs[i].state_count), runs[i].state_count,
+                  runs[i].states);
     for (int row = 0; runs[i].residual_out && row < runs[i].count; row++)
-      std::copy_n(residual_.at(first_row_[i] + row), m.spec.hidden,
+      std::copy_n(residual_.at(place_of(first_row_[i]) + row), m.spec.hidden,
                   runs[i].residual_out + int64_t(row) * m.spec.hidden);
   }
-  return project_logits(team, runs) ? &logits_ : nullptr;
+  return project_logits(team) ? &logits_ : nullptr;
 }
 
-bool CpuBackend::project_logits(Team& team, std::span<const Run> runs) {
+void CpuBackend::list_read(std::span<const Run> runs) {
+  read_.clear(), logit_rows_.clear();
+  for (size_t i = 0; i < runs.size(); i++) {
+    const Run& run = runs[i];
+    if (run.count <= 0) continue;
+    const int end = first_row_[i] + run.count;
+    const int logits = run.logits == WantedLogits::all ? run.count : run.logits == WantedLogits::last ? 1 : 0;
+    for (int row = end - logits; row < end; row++) logit_rows_.push_back(row);
+    for (int row = end - (run.residual_out ? run.count : std::max(logits, run.state_count)); row < end; row++)
+      read_.push_back(row);
+  }
+  std::sort(read_.begin(), read_.end());
+  for (int& row : logit_rows_) row = place_of(row);
+}
+
+bool CpuBackend::project_logits(Team& team) {
   const Model& m = *model_;
   const Kernels& k = m.kernels;
-  logit_rows_.clear();
-  for (size_t i = 0; i < runs.size(); i++) {
-    if (runs[i].count <= 0 || runs[i].logits == WantedLogits::none) continue;
-    const int end = first_row_[i] + runs[i].count;
-    for (int row = runs[i].logits == WantedLogits::last ? end - 1 : first_row_[i]; row < end; row++)
-      logit_rows_.push_back(row);
-  }
   const int wanted = int(logit_rows_.size());
   if (wanted == 0) return team.ok();
   logits_.rows = wanted;

@@ -1,5 +1,7 @@
 // The processor as a device: weights in panels, pages of keys and values, adapters, and the passes over them.
 #pragma once
+#include <algorithm>
+
 #include "adapter.h"
 #include "batch.h"
 #include "row_sampler.h"
@@ -43,9 +45,13 @@ class CpuBackend final : public backends::Backend {
  private:
   // Makes the batch of a step.
   int gather(std::span<const Run>);
+  // Lists the rows that are read after the last layer, and those whose logits are wanted.
+  void list_read(std::span<const Run>);
+  // Where a row stands among those that are read.
+  int place_of(int row) const { return int(std::lower_bound(read_.begin(), read_.end(), row) - read_.begin()); }
   // Fills in logits_ from the residual rows of those wanted. False if aborted.
-  bool project_logits(Team& team, std::span<const Run>);
-  // The latest step's residual rows after the final norm: [rows][hidden].
+  bool project_logits(Team& team);
+  // The latest step's residual rows after the final norm, from the row0th that is read on: [rows][hidden].
   void read_states(Team& team, int row0, int rows, float* to);
 
   std::unique_ptr<Model> model_;
@@ -59,8 +65,9 @@ class CpuBackend final : public backends::Backend {
   MatrixStore residual_;
   RowStore attention_, normed_;
   CodeStore codes_;
-  std::vector<int> order_, first_row_, logit_rows_;
-  std::vector<int32_t> new_pages_;  // that the step is the first to write: [blocks][groups]
+  std::vector<int> order_, first_row_;
+  std::vector<int> read_, logit_rows_;  // rows of the batch, ascending; places among them
+  std::vector<int32_t> new_pages_;      // that the step is the first to write: [blocks][groups]
   HostLogits logits_;
   RowSampler sampler_;
   std::shared_ptr<TrainMemorySlot> train_memory_;

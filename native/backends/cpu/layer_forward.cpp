@@ -1,6 +1,8 @@
 #include "layer_forward.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "activation_probe.h"
 #include "attention_layer.h"
@@ -14,7 +16,7 @@ namespace {
 // whose first is row0 of the batch.
 struct ProjectionTile {
   const Model& m;
-  const Batch& batch;
+  std::span<const AdapterRows> adapted;
   int layer;
 
   // Rows with their codes, where the projections want them.
@@ -32,7 +34,7 @@ struct ProjectionTile {
     multiply(k, w, x, t, c, ldc, accumulate);
     if (!w.bias.empty())
       k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
-    for (const AdapterRows& s : batch.adapted) {
+    for (const AdapterRows& s : adapted) {
       const LowRank& low = s.adapter->layers[layer][p];
       const int from = std::max(t.row, s.row0 - row0), to = std::min(t.row + t.rows, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
@@ -50,18 +52,20 @@ Rows low_rank_rows(const LayerActivations& a, const RunScratch& run, int p, int 
 
 // z[i] [rows][padded rank] = round(s A x) of `count` projections of the same input [rows][k], where they are adapted.
 // Rows are relative to row0 of the batch.
-void lora_down(Team& team, const Model& m, const Batch& batch, int layer, const int* projections, int count,
-               const Rows& input, int row0, int rows, const Rows* z, Workspace& ws) {
-  bool adapted = false;
-  for (const AdapterRows& s : batch.adapted)
-    for (int p = 0; p < count; p++) adapted |= bool(s.adapter->layers[layer][projections[p]]);
-  if (!adapted) return;
+void lora_down(Team& team, const ProjectionTile& tile, const int* projections, int count, const Rows& input, int row0,
+               int rows, const Rows* z, Workspace& ws) {
+  const Model& m = tile.m;
+  const int layer = tile.layer;
+  bool any = false;
+  for (const AdapterRows& s : tile.adapted)
+    for (int p = 0; p < count; p++) any |= bool(s.adapter->layers[layer][projections[p]]);
+  if (!any) return;
   const Kernels& k = m.kernels;
   const int blocks = (rows + kLoraRows - 1) / kLoraRows;
   team.each(int64_t(blocks) * count, [&](int64_t chunk, int worker) {
     const int p = int(chunk % count), row = int(chunk / count) * kLoraRows, end = std::min(rows, row + kLoraRows);
     float* sums = ws.workers[worker].tile.floats();
-    for (const AdapterRows& s : batch.adapted) {
+    for (const AdapterRows& s : tile.adapted) {
       const LowRank& low = s.adapter->layers[layer][projections[p]];
       const int from = std::max(row, s.row0 - row0), to = std::min(end, s.row0 + s.rows - row0);
       if (from >= to || !low) continue;
@@ -165,12 +169,12 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   const AttentionSpec& c = m.attention(layer);
   const Kernels& k = m.kernels;
   const Layer& w = m.weights->layers[layer];
-  const ProjectionTile tile{m, batch, layer};
+  const ProjectionTile tile{m, batch.adapted, layer};
   norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, run.normed);
 
   static constexpr int projections[] = {kQ, kK, kV};
   const Rows z[] = {low_rank_rows(a, run, kQ, row0), low_rank_rows(a, run, kK, row0), low_rank_rows(a, run, kV, row0)};
-  lora_down(team, m, batch, layer, projections, 3, run.normed, row0, rows, z, ws);
+  lora_down(team, tile, projections, 3, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, projections, 3, run);
 
   const Rows out[] = {a.q ? a.q.from(row0) : run.q, a.k ? a.k.from(row0) : run.k, run.v};
@@ -202,40 +206,40 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
 // x_in [rows][hidden] to what the delta rule is made of.
 void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
-  const ProjectionTile tile{m, batch, layer};
+  const ProjectionTile tile{m, batch.adapted, layer};
   norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, run.normed);
   static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
   Rows z[kDeltaInputs], out[kDeltaInputs];
   for (int i = 0; i < kDeltaInputs; i++)
     z[i] = low_rank_rows(a, run, projections[i], row0), out[i] = a.delta_in[i].from(row0);
-  lora_down(team, m, batch, layer, projections, kDeltaInputs, run.normed, row0, rows, z, ws);
+  lora_down(team, tile, projections, kDeltaInputs, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, projections, kDeltaInputs, run);
   round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
 }
 
 // x_mid [rows][hidden] = x_in + attention [rows][attended], gated . o^T.
-void output_projection(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
-                       RunScratch& run, Workspace& ws, int row0, int rows) {
-  const ProjectionTile tile{m, batch, layer};
+void output_projection(Team& team, const Model& m, std::span<const AdapterRows> adapted, int layer,
+                       const LayerActivations& a, RunScratch& run, Workspace& ws, int row0, int rows) {
+  const ProjectionTile tile{m, adapted, layer};
   const Rows attention = gated_heads(team, m, layer, a, run, row0, rows, ws);
   static constexpr int o[] = {kO};
   const Rows z = low_rank_rows(a, run, kO, row0);
-  lora_down(team, m, batch, layer, o, 1, attention, row0, rows, &z, ws);
+  lora_down(team, tile, o, 1, attention, row0, rows, &z, ws);
   add_branch(team, tile, kO, kNormAttended, tile.input(team, attention, rows, o, 1, run), row0, rows, z,
              a.attended ? a.attended.from(row0) : run.branch, a.x_in, a.x_mid, ws);
 }
 
 // x_out [rows][hidden] = x_mid + (activation(gate) * up [rows][intermediate]) . down^T.
-void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
-                  Workspace& ws, int row0, int rows) {
+void feed_forward(Team& team, const Model& m, std::span<const AdapterRows> adapted, int layer,
+                  const LayerActivations& a, RunScratch& run, Workspace& ws, int row0, int rows) {
   const int intermediate = m.spec.layers[layer].feed_forward.intermediate;
   const Layer& w = m.weights->layers[layer];
-  const ProjectionTile tile{m, batch, layer};
+  const ProjectionTile tile{m, adapted, layer};
 
   norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, run.normed);
   static constexpr int gate_up[] = {kGate, kUp};
   const Rows z[] = {low_rank_rows(a, run, kGate, row0), low_rank_rows(a, run, kUp, row0)};
-  lora_down(team, m, batch, layer, gate_up, 2, run.normed, row0, rows, z, ws);
+  lora_down(team, tile, gate_up, 2, run.normed, row0, rows, z, ws);
   const Input input = tile.input(team, run.normed, rows, gate_up, 2, run);
   const Rows gate = a.gate.from(row0), up = a.up.from(row0);
   const Split split = split_product(team, m.kernels, rows, panels_of(intermediate), 2);
@@ -254,10 +258,43 @@ void feed_forward(Team& team, const Model& m, const Batch& batch, int layer, con
   const bool ends_here = !a.x_out && !a.fed_forward;
   static constexpr int down[] = {kDown};
   const Rows z_down = low_rank_rows(a, run, kDown, row0);
-  if (!ends_here || a.z[kDown]) lora_down(team, m, batch, layer, down, 1, run.act, row0, rows, &z_down, ws);
+  if (!ends_here || a.z[kDown]) lora_down(team, tile, down, 1, run.act, row0, rows, &z_down, ws);
   if (ends_here) return;
   add_branch(team, tile, kDown, kNormOut, tile.input(team, run.act, rows, down, 1, run), row0, rows, z_down,
              a.fed_forward ? a.fed_forward.from(row0) : run.branch, a.x_mid, a.x_out, ws);
+}
+
+// What is read again after attention goes to the workspace where `given` does not keep it.
+LayerActivations kept_or_not(const Model& m, int layer, const LayerActivations& given, const Workspace& ws) {
+  LayerActivations a = given;
+  if (m.delta_rule(layer)) {
+    for (int i = 0; i < kDeltaInputs; i++)
+      if (!a.delta_in[i]) a.delta_in[i] = ws.delta_in[i];
+  } else if (m.attention(layer).output_gate && !a.q) {
+    a.q = ws.gated_q;
+  }
+  return a;
+}
+
+void project_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                    Workspace& ws) {
+  const auto project = m.delta_rule(layer) ? delta_inputs : queries_keys_values;
+  ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
+    project(t, m, batch, layer, a, run, ws, row0, rows);
+  });
+}
+
+void mix_positions(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
+                   Workspace& ws) {
+  (m.delta_rule(layer) ? delta_forward : attention_forward)(team, m, batch, layer, a, ws);
+}
+
+void project_outputs(Team& team, const Model& m, int rows, std::span<const AdapterRows> adapted, int layer,
+                     const LayerActivations& a, Workspace& ws) {
+  ws.each_run(team, rows, [&](Team& t, RunScratch& run, int row0, int count) {
+    output_projection(t, m, adapted, layer, a, run, ws, row0, count);
+    feed_forward(t, m, adapted, layer, a, run, ws, row0, count);
+  });
 }
 
 }  // namespace
@@ -325,25 +362,33 @@ Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& 
 
 void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& given,
                    Workspace& ws) {
-  LayerActivations a = given;
-  if (m.delta_rule(layer)) {
-    for (int i = 0; i < kDeltaInputs; i++)
-      if (!a.delta_in[i]) a.delta_in[i] = ws.delta_in[i];
-    ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
-      delta_inputs(t, m, batch, layer, a, run, ws, row0, rows);
-    });
-    delta_forward(team, m, batch, layer, a, ws);
-  } else {
-    if (m.attention(layer).output_gate && !a.q) a.q = ws.gated_q;
-    ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
-      queries_keys_values(t, m, batch, layer, a, run, ws, row0, rows);
-    });
-    attention_forward(team, m, batch, layer, a, ws);
+  const LayerActivations a = kept_or_not(m, layer, given, ws);
+  project_inputs(team, m, batch, layer, a, ws);
+  mix_positions(team, m, batch, layer, a, ws);
+  project_outputs(team, m, batch.rows, batch.adapted, layer, a, ws);
+}
+
+void last_layer_forward(Team& team, const Model& m, Batch& batch, std::span<const int> read,
+                        const LayerActivations& given, Workspace& ws) {
+  const int layer = m.layers() - 1, count = int(read.size());
+  const LayerActivations a = kept_or_not(m, layer, given, ws);
+  project_inputs(team, m, batch, layer, a, ws);
+  batch.keep_queries(read);
+  if (count > 0 || m.delta_rule(layer)) mix_positions(team, m, batch, layer, a, ws);
+  const Rows& gate = m.delta_rule(layer) ? a.delta_in[kInZ - kInQkv] : a.q;
+  for (int to = 0; to < count; to++) {
+    const int from = read[to];
+    if (from == to) continue;
+    std::memcpy(a.x_in.at(to), a.x_in.at(from), size_t(a.x_in.ld) * sizeof(float));
+    for (const Rows& rows : {a.attention, gate})
+      if (rows) std::memcpy(rows.at(to), rows.at(from), size_t(rows.ld) * rows.elem);
   }
-  ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
-    output_projection(t, m, batch, layer, a, run, ws, row0, rows);
-    feed_forward(t, m, batch, layer, a, run, ws, row0, rows);
-  });
+  std::vector<AdapterRows> adapted;
+  const auto place = [&](int row) { return int(std::lower_bound(read.begin(), read.end(), row) - read.begin()); };
+  for (const AdapterRows& s : batch.adapted)
+    if (const int from = place(s.row0), end = place(s.row0 + s.rows); from < end)
+      adapted.push_back({from, end - from, s.adapter});
+  project_outputs(team, m, count, adapted, layer, a, ws);
 }
 
 }  // namespace anneal::cpu
