@@ -70,13 +70,17 @@ async function decode(work: DecodeWork) {
   return { seconds, share: (seconds * 1000) / (performance.now() - began) };
 }
 
-function prefill({ context }: PrefillWork) {
+/** With the token that follows. */
+async function prefill({ context }: PrefillWork) {
   // Its pages are those of the contexts.
   kept?.batch.close();
   kept = undefined;
   const blocks = Int32Array.from({ length: pagesFor(1, context, 0) }, (_, i) => i);
   const tokens = spreadTokens(context, config.vocab, 0);
-  return timed(() => model.step([{ ...plainRow, slot: -1, sample: false, tokens, position: 0, blocks }]));
+  const slot = model.openSlot(plainSlot({ temperature: 0 }));
+  const taken = await timed(() => model.step([{ ...plainRow, slot, tokens, position: 0, blocks }]));
+  model.closeSlot(slot);
+  return taken;
 }
 
 let trainer: Trainer | undefined;

@@ -141,17 +141,20 @@ const BYTES = 2; // of a bfloat16
  */
 export function boundOf(shape: Shape, work: Work, rate: MachineRate): number {
   if (work.kind === "rl") return rlBound(shape, work, rate);
-  const { bandwidth, operations } = rate;
-  const seconds = phasesOf(shape, work).reduce(
-    (sum, phase) => sum + Math.max(phase.bytes / bandwidth, phase.operations / operations) / 1e9,
+  const seconds = secondsOf(phasesOf(shape, work), rate);
+  return work.kind === "decode" ? seconds * work.tokens : seconds;
+}
+
+function secondsOf(phases: Phase[], { bandwidth, operations }: MachineRate): number {
+  return phases.reduce(
+    (seconds, phase) => seconds + Math.max(phase.bytes / bandwidth, phase.operations / operations) / 1e9,
     0,
   );
-  return work.kind === "decode" ? seconds * work.tokens : seconds;
 }
 
 /** Prompts, all rollouts at once, and training on each prompt once and on the rollouts. */
 function rlBound(shape: Shape, { groups, count, context, tokens, rank }: RlWork, rate: MachineRate): number {
-  const prompts = boundOf(shape, { kind: "prefill", context: groups * context }, rate);
+  const prompts = secondsOf(phasesOf(shape, { kind: "prefill", context }, groups), rate);
   const rollouts = boundOf(shape, { kind: "decode", count: groups * count, context, tokens, shared: false }, rate);
   const rows = { kind: "lora", count: groups * count, context: tokens, rank } as const;
   const trained = boundOf(shape, rows, rate) + boundOf(shape, { ...rows, count: groups, context }, rate);
@@ -166,15 +169,16 @@ export function cacheBytes(c: Shape, { count, context, tokens, shared }: DecodeW
 }
 
 /**
- * Of one step of decoding, or of the whole run. What is left out costs little: exponentials, of attention forward and backward and of
+ * Of one step of decoding, or of the whole run; `prompts`: of a prefill, at one time. What is left out costs little: exponentials, of attention forward and backward and of
  * the vocabulary, at 20 operations each, are 0.6 % of a LoRA step of 4 x 256 at SmolLM2-135M's shape, and widening each weight to float32 once a
  * pass, where nothing multiplies pairs of bfloat16, is below 0.1 %.
  */
-function phasesOf(c: Shape, work: Exclude<Work, RlWork>): Phase[] {
+function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
   const headDim = headDimOf(c);
   const queries = c.num_attention_heads * headDim;
   const keys = c.num_key_value_heads * headDim;
-  const rows = work.kind === "decode" ? work.count : work.kind === "lora" ? work.count * work.context : work.context;
+  const rows =
+    work.kind === "decode" ? work.count : work.kind === "lora" ? work.count * work.context : prompts * work.context;
   // Forward and the gradient of the activations: twice the forward pass. That of the embeddings, which stay as they are, is not made.
   const passes = (frozenInputs: boolean) => (work.kind === "lora" && !frozenInputs ? 2 : 1);
   const product = (inputs: number, outputs: number, times = rows, frozenInputs = false): Phase => ({
@@ -202,11 +206,19 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>): Phase[] {
   ];
   const projections = (group: [number, number][], frozenInputs: boolean): Phase =>
     sum(group.map(([k, n]) => sum([product(k, n, rows, frozenInputs), lowRank(k, n, frozenInputs)])));
-  const layer = (index: number): Phase[] => [
-    ...groups.map((group, i) => projections(group, index === 0 && i === 0)),
-    attention(),
-  ];
+  const layer = (index: number): Phase[] =>
+    work.kind === "prefill" && index === c.num_hidden_layers - 1
+      ? lastLayerOfPrompts(work.context)
+      : [...groups.map((group, i) => projections(group, index === 0 && i === 0)), attention()];
   return [...Array.from({ length: c.num_hidden_layers }, (_, index) => layer(index)).flat(), head()];
+
+  /** All keys and values, and of the rest what the last token of each prompt comes to. */
+  function lastLayerOfPrompts(context: number): Phase[] {
+    const [[query, key, value], ...behind] = groups as [[[number, number], [number, number], [number, number]]];
+    const inputs = sum([product(...query, prompts), product(...key), product(...value)]);
+    const outputs = behind.map((group: [number, number][]) => sum(group.map(([k, n]) => product(k, n, prompts))));
+    return [inputs, ...outputs, { bytes: 0, operations: prompts * context * 4 * queries }];
+  }
 
   function attention(): Phase {
     const pair = 4 * queries; // operations of a query with a key, all heads
@@ -215,13 +227,13 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>): Phase[] {
       return { bytes: cacheBytes(c, work) / c.num_hidden_layers, operations: work.count * seen * pair };
     }
     const each = (work.context * work.context) / 2;
-    const count = work.kind === "lora" ? work.count : 1;
+    const count = work.kind === "lora" ? work.count : prompts;
     return { bytes: 0, operations: count * each * pair * (work.kind === "lora" ? 3.5 : 1) };
   }
 
   function head(): Phase {
     // The last token of a row that is trained predicts none.
-    const predicting = work.kind === "prefill" ? 1 : work.kind === "lora" ? rows - work.count : rows;
+    const predicting = work.kind === "prefill" ? prompts : work.kind === "lora" ? rows - work.count : rows;
     return product(c.hidden_size, c.vocab_size, predicting);
   }
 }
