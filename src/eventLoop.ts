@@ -1,5 +1,7 @@
 // Long work on the main thread, in time slices: after each, the event loop serves others.
 
+import { setImmediate } from "node:timers";
+
 /** Milliseconds of one iteration of the event loop that such work may take, all of it together. */
 const TIME_SLICE_MS = 8;
 

@@ -1,6 +1,7 @@
 // Rollouts of many scenarios, some at a time, gathered into groups.
 
 import { setMaxListeners } from "node:events";
+import { clearTimeout, setTimeout } from "node:timers";
 import { BadRequestError } from "../errors.js";
 import type { CompletionSource } from "../remote/remoteRollouts.js";
 import { deriveSeed } from "../seeds.js";

@@ -2,6 +2,7 @@
 // the device computes one, the tokens of the one before are detokenized, checked for stops and handed out. The next
 // step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
+import { setImmediate } from "node:timers";
 import { BadRequestError } from "../errors.js";
 import { type DeviceModel, PUT_OFF, type StepOutput, type StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";

@@ -1,6 +1,7 @@
 // A classifier that scores conversations: what of them it reads, and which of its classes is the reward. Conversations that wait for it
 // together are classified together.
 
+import { setImmediate } from "node:timers";
 import { ModelFileError } from "../errors.js";
 import type { EncoderText } from "../text/encoderTokenizer.js";
 import { contentText } from "../text/templateMessages.js";

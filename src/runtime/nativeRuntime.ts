@@ -1,5 +1,6 @@
 // The runtime on this machine's processors.
 
+import { clearInterval, setInterval } from "node:timers";
 import { InsufficientMemoryError } from "../errors.js";
 import type { Precision } from "../types/devices.js";
 import { cancellable } from "./cancellation.js";

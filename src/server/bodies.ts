@@ -1,6 +1,7 @@
 // Bodies of requests, read within a limit. Hono's bodyLimit stops reading at once, and gathers bodies without a length in memory; here the
 // rest is read for a while (`drained`).
 
+import { clearTimeout, setTimeout } from "node:timers";
 import { BadRequestError, InternalServerError, PayloadTooLargeError, ValidationError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import type { ExactFields } from "../json.js";

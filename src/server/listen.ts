@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
 import { maxConnections } from "./openFiles.js";

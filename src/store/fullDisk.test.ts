@@ -12,6 +12,17 @@ import { allThrowingDiskFull } from "../fullDisk.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { openStore, type Store } from "./store.js";
 
+/** What a store does regularly, of the one that was opened last. */
+const upkeep = vi.hoisted(() => ({ now: (): void => undefined }));
+vi.mock("node:timers", async (original) => {
+  const timers = await original<typeof import("node:timers")>();
+  const setInterval = (action: () => void, ms: number) => {
+    upkeep.now = action;
+    return timers.setInterval(action, ms);
+  };
+  return { ...timers, setInterval };
+});
+
 let home: string;
 let store: Store;
 
@@ -106,33 +117,28 @@ describe("a full disk", () => {
 
   it("has room that the home kept back for what frees it", () => {
     store.close();
-    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-    try {
-      store = openStore(home);
-      const reserve = join(home, "reserve");
-      const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
-      const { id } = store.models.create({ entity: "local", project: "p", name: "m", baseModel: "anneal/tiny" });
-      const remove = () =>
-        store.deletion(() => {
-          store.models.delete(id);
-          if (existsSync(reserve)) throw full;
-        });
-      const neverFits = () => {
-        throw full;
-      };
-      vi.advanceTimersToNextTimer();
-      expect(statSync(reserve).size).toBe(2 ** 20);
-      expect(() => store.transaction(neverFits)).toThrow(DiskFullError);
-      expect(existsSync(reserve)).toBe(true);
-      remove();
-      expect([store.models.get(id), existsSync(reserve)]).toEqual([null, false]);
-      expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
-      vi.advanceTimersToNextTimer();
-      expect(existsSync(reserve)).toBe(true);
-      expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
-      expect(existsSync(reserve)).toBe(false);
-    } finally {
-      vi.useRealTimers();
-    }
+    store = openStore(home);
+    const reserve = join(home, "reserve");
+    const full = Object.assign(new Error("database or disk is full"), { code: "SQLITE_FULL" });
+    const { id } = store.models.create({ entity: "local", project: "p", name: "m", baseModel: "anneal/tiny" });
+    const remove = () =>
+      store.deletion(() => {
+        store.models.delete(id);
+        if (existsSync(reserve)) throw full;
+      });
+    const neverFits = () => {
+      throw full;
+    };
+    upkeep.now();
+    expect(statSync(reserve).size).toBe(2 ** 20);
+    expect(() => store.transaction(neverFits)).toThrow(DiskFullError);
+    expect(existsSync(reserve)).toBe(true);
+    remove();
+    expect([store.models.get(id), existsSync(reserve)]).toEqual([null, false]);
+    expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
+    upkeep.now();
+    expect(existsSync(reserve)).toBe(true);
+    expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
+    expect(existsSync(reserve)).toBe(false);
   });
 });

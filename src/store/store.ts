@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { clearInterval, setInterval } from "node:timers";
 import type { Database } from "better-sqlite3";
 import { ClosedError, ConflictError, NotFoundError } from "../errors.js";
 import { allThrowingDiskFull } from "../fullDisk.js";

@@ -1,6 +1,7 @@
 // A tokenizer.json is input: before this process relies on one whose normalizer or regular expressions are not known to be
 // harmless, a thread that can be ended loads it and encodes what such expressions are slow on.
 
+import { clearInterval, setInterval } from "node:timers";
 import { TokenizerError } from "./errors.js";
 import { BYTE_LEVEL_SPLIT } from "./explicitSteps.js";
 import { TextThread } from "./textThread.js";

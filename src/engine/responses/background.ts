@@ -1,5 +1,6 @@
 // Responses that are made while nobody waits for them: whoever asks later follows their events, or cancels them.
 
+import { setTimeout } from "node:timers";
 import { ClosedError, RateLimitError } from "../../errors.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import { OrderedStream } from "../chat/orderedStream.js";

@@ -1,6 +1,7 @@
 // A server that speaks Tinker's HTTP interface: a request is answered with the id of a future, which is asked for until it has a
 // result. Every attempt of a request carries the same sequence number.
 
+import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { RemoteServerError, ValidationError } from "../../errors.js";
 import { packageVersion } from "../../packageFiles.js";
