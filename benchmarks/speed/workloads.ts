@@ -169,8 +169,8 @@ export function cacheBytes(c: Shape, { count, context, tokens, shared }: DecodeW
 }
 
 /**
- * Of one step of decoding, or of the whole run; `prompts`: of a prefill, at one time. What is left out costs little: exponentials, of attention forward and backward and of
- * the vocabulary, at 20 operations each, are 0.6 % of a LoRA step of 4 x 256 at SmolLM2-135M's shape, and widening each weight to float32 once a
+ * Of one step of decoding, or of the whole run; `prompts`: of a prefill, at one time. What is left out costs little: exponentials,
+ * of attention forward and backward and of the vocabulary, at 20 operations each, are 0.6 % of a LoRA step of 4 x 256 at SmolLM2-135M's shape, and widening each weight to float32 once a
  * pass, where nothing multiplies pairs of bfloat16, is below 0.1 %.
  */
 function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
@@ -191,42 +191,36 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
     operations:
       work.kind === "lora" ? 2 * rows * work.rank * (3 * (inputs + outputs) - (frozenInputs ? inputs : 0)) : 0,
   });
-  const groups: [number, number][][] = [
-    [
-      [c.hidden_size, queries],
-      [c.hidden_size, keys],
-      [c.hidden_size, keys],
-    ],
-    [[queries, c.hidden_size]],
-    [
-      [c.hidden_size, c.intermediate_size],
-      [c.hidden_size, c.intermediate_size],
-    ],
-    [[c.intermediate_size, c.hidden_size]],
-  ];
-  const projections = (group: [number, number][], frozenInputs: boolean): Phase =>
-    sum(group.map(([k, n]) => sum([product(k, n, rows, frozenInputs), lowRank(k, n, frozenInputs)])));
-  const layer = (index: number): Phase[] =>
-    work.kind === "prefill" && index === c.num_hidden_layers - 1
-      ? lastLayerOfPrompts(work.context)
-      : [...groups.map((group, i) => projections(group, index === 0 && i === 0)), attention()];
+  const projections = (group: [k: number, n: number, rows: number][], frozenInputs = false): Phase =>
+    sum(group.map(([k, n, times]) => sum([product(k, n, times, frozenInputs), lowRank(k, n, frozenInputs)])));
+  const layer = (index: number): Phase[] => {
+    // Of the last layer a prompt needs all keys and values, and of the rest what its last token comes to.
+    const isRead = work.kind !== "prefill" || index < c.num_hidden_layers - 1;
+    const read = isRead ? rows : prompts;
+    const inputs: [number, number, number][] = [
+      [c.hidden_size, queries, read],
+      [c.hidden_size, keys, rows],
+      [c.hidden_size, keys, rows],
+    ];
+    const wider: [number, number, number] = [c.hidden_size, c.intermediate_size, read];
+    return [
+      projections(inputs, index === 0),
+      projections([[queries, c.hidden_size, read]]),
+      projections([wider, wider]),
+      projections([[c.intermediate_size, c.hidden_size, read]]),
+      attention(isRead),
+    ];
+  };
   return [...Array.from({ length: c.num_hidden_layers }, (_, index) => layer(index)).flat(), head()];
 
-  /** All keys and values, and of the rest what the last token of each prompt comes to. */
-  function lastLayerOfPrompts(context: number): Phase[] {
-    const [[query, key, value], ...behind] = groups as [[[number, number], [number, number], [number, number]]];
-    const inputs = sum([product(...query, prompts), product(...key), product(...value)]);
-    const outputs = behind.map((group: [number, number][]) => sum(group.map(([k, n]) => product(k, n, prompts))));
-    return [inputs, ...outputs, { bytes: 0, operations: prompts * context * 4 * queries }];
-  }
-
-  function attention(): Phase {
+  /** `isRead`: for all tokens, not the last alone. */
+  function attention(isRead: boolean): Phase {
     const pair = 4 * queries; // operations of a query with a key, all heads
     if (work.kind === "decode") {
       const seen = work.context + work.tokens / 2;
       return { bytes: cacheBytes(c, work) / c.num_hidden_layers, operations: work.count * seen * pair };
     }
-    const each = (work.context * work.context) / 2;
+    const each = isRead ? (work.context * work.context) / 2 : work.context;
     const count = work.kind === "lora" ? work.count : prompts;
     return { bytes: 0, operations: count * each * pair * (work.kind === "lora" ? 3.5 : 1) };
   }

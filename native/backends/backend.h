@@ -78,6 +78,9 @@ struct Run {
   // layers goes, before the final norm; and where that before them comes from, in the place of the tokens' embeddings.
   float* residual_out = nullptr;
   const float* residual_in = nullptr;
+
+  // Of how many tokens the logits are wanted, the last ones.
+  int logit_rows() const { return logits == WantedLogits::all ? count : logits == WantedLogits::last ? 1 : 0; }
 };
 
 // Logits of a step, where the device keeps them: a row for every token of which they were wanted, in the order of runs

@@ -34,10 +34,8 @@ class PaperBackend final : public Backend {
       for (int i = 0; run.block_count > 0 && i < run.block_count * groups.count(); i++)
         written.push_back(run.blocks[i]);
       for (int i = 0; i < run.state_count; i++) run.states[i] = float(run.tokens[run.count - run.state_count + i]);
-      const int from = run.logits == WantedLogits::all    ? 0
-                       : run.logits == WantedLogits::last ? run.count - 1
-                                                          : run.count;
-      for (int i = from; i < run.count; i++) logits_.likeliest.push_back((run.tokens[i] + 1) % spec_.vocab);
+      for (int i = run.count - run.logit_rows(); i < run.count; i++)
+        logits_.likeliest.push_back((run.tokens[i] + 1) % spec_.vocab);
     }
     logits_.rows = int(logits_.likeliest.size());
     rows += logits_.rows;

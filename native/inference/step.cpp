@@ -217,8 +217,7 @@ int Stepper::add_run(Sequence& s, int first) {
   }
   runs_.push_back(run);
 
-  const int with_logits = wanted == WantedLogits::all ? n : wanted == WantedLogits::last ? 1 : 0;
-  for (int i = n - with_logits; i < n; ++i) rows_.push_back({&s, first + i});
+  for (int i = n - run.logit_rows(); i < n; ++i) rows_.push_back({&s, first + i});
   return n;
 }
 

@@ -1,6 +1,5 @@
 #include "batch.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace anneal::cpu {
@@ -101,8 +100,7 @@ void Batch::list_queries(const Model& m) {
 void Batch::keep_queries(std::span<const int> of_rows) {
   for (Queries& q : queries)
     std::erase_if(q.tiles, [&](const QueryTile& tile) {
-      const auto next = std::lower_bound(of_rows.begin(), of_rows.end(), tile.row);
-      return next == of_rows.end() || *next >= tile.row + tile.rows;
+      return place_among(of_rows, tile.row) == place_among(of_rows, tile.row + tile.rows);
     });
 }
 

@@ -1,5 +1,6 @@
 // What a pass computes over: rows of tokens, and the sequences and adapters that they belong to.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,11 @@ struct Queries {
 struct SharedRun {
   int begin, end, first, count;
 };
+
+// Where a row stands among `rows`, or would: they are in ascending order.
+inline int place_among(std::span<const int> rows, int row) {
+  return int(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
+}
 
 struct Batch {
   int rows = 0;

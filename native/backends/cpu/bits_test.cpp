@@ -205,9 +205,7 @@ struct Case {
       size_t at = 0;
       for (int i = 0; i < count; i++) {
         const std::string what = name + ": prompt " + std::to_string(i) + " beside ones that nobody reads";
-        const int rows = runs[i].logits == WantedLogits::all    ? runs[i].count
-                         : runs[i].logits == WantedLogits::last ? 1
-                                                                : 0;
+        const int rows = runs[i].logit_rows();
         const std::vector<float>& all = wanted[first + i];
         const std::vector<float> got(out.begin() + at, out.begin() + at + size_t(rows) * vocab);
         at += size_t(rows) * vocab;

@@ -121,10 +121,10 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
 
   for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].state_count > 0)
-      read_states(team, place_of(first_row_[i] + runs[i].count - runs[i].state_count), runs[i].state_count,
+      read_states(team, place_among(read_, first_row_[i] + runs[i].count - runs[i].state_count), runs[i].state_count,
                   runs[i].states);
     for (int row = 0; runs[i].residual_out && row < runs[i].count; row++)
-      std::copy_n(residual_.at(place_of(first_row_[i]) + row), m.spec.hidden,
+      std::copy_n(residual_.at(place_among(read_, first_row_[i]) + row), m.spec.hidden,
                   runs[i].residual_out + int64_t(row) * m.spec.hidden);
   }
   return project_logits(team) ? &logits_ : nullptr;
@@ -135,14 +135,13 @@ void CpuBackend::list_read(std::span<const Run> runs) {
   for (size_t i = 0; i < runs.size(); i++) {
     const Run& run = runs[i];
     if (run.count <= 0) continue;
-    const int end = first_row_[i] + run.count;
-    const int logits = run.logits == WantedLogits::all ? run.count : run.logits == WantedLogits::last ? 1 : 0;
+    const int end = first_row_[i] + run.count, logits = run.logit_rows();
     for (int row = end - logits; row < end; row++) logit_rows_.push_back(row);
     for (int row = end - (run.residual_out ? run.count : std::max(logits, run.state_count)); row < end; row++)
       read_.push_back(row);
   }
   std::sort(read_.begin(), read_.end());
-  for (int& row : logit_rows_) row = place_of(row);
+  for (int& row : logit_rows_) row = place_among(read_, row);
 }
 
 bool CpuBackend::project_logits(Team& team) {

@@ -1,7 +1,5 @@
 // The processor as a device: weights in panels, pages of keys and values, adapters, and the passes over them.
 #pragma once
-#include <algorithm>
-
 #include "adapter.h"
 #include "batch.h"
 #include "row_sampler.h"
@@ -47,8 +45,6 @@ class CpuBackend final : public backends::Backend {
   int gather(std::span<const Run>);
   // Lists the rows that are read after the last layer, and those whose logits are wanted.
   void list_read(std::span<const Run>);
-  // Where a row stands among those that are read.
-  int place_of(int row) const { return int(std::lower_bound(read_.begin(), read_.end(), row) - read_.begin()); }
   // Fills in logits_ from the residual rows of those wanted. False if aborted.
   bool project_logits(Team& team);
   // The latest step's residual rows after the final norm, from the row0th that is read on: [rows][hidden].

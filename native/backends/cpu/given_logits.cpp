@@ -22,7 +22,7 @@ const char* GivenLogits::name() const { return isa_name(kernels_.isa); }
 const backends::Logits* GivenLogits::step(std::span<const backends::Run> runs) {
   rows_.at.clear();
   for (const backends::Run& run : runs) {
-    const int rows = run.logits == WantedLogits::all ? run.count : run.logits == WantedLogits::last ? 1 : 0;
+    const int rows = run.logit_rows();
     for (int i = 0; i < rows; ++i) rows_.at.push_back(run.given_logits + int64_t(i) * spec_.vocab);
   }
   rows_.rows = int(rows_.at.size());

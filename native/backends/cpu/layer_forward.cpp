@@ -384,9 +384,8 @@ void last_layer_forward(Team& team, const Model& m, Batch& batch, std::span<cons
       if (rows) std::memcpy(rows.at(to), rows.at(from), size_t(rows.ld) * rows.elem);
   }
   std::vector<AdapterRows> adapted;
-  const auto place = [&](int row) { return int(std::lower_bound(read.begin(), read.end(), row) - read.begin()); };
   for (const AdapterRows& s : batch.adapted)
-    if (const int from = place(s.row0), end = place(s.row0 + s.rows); from < end)
+    if (const int from = place_among(read, s.row0), end = place_among(read, s.row0 + s.rows); from < end)
       adapted.push_back({from, end - from, s.adapter});
   project_outputs(team, m, count, adapted, layer, a, ws);
 }

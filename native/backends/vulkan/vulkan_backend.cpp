@@ -78,9 +78,7 @@ const backends::Logits* VulkanBackend::step(std::span<const Run> runs) {
     batch_.add(r.tokens, r.count, r.position, r.blocks, version_of(r.adapter), r.recurrent);
     if (r.adapter) adapters_.push_back(r.adapter);
     states |= r.state_count > 0;
-    if (r.logits == WantedLogits::none) continue;
-    for (int row = r.logits == WantedLogits::last ? batch_.rows - 1 : first_row_[i]; row < batch_.rows; row++)
-      batch_.logit_rows.push_back(row);
+    for (int row = batch_.rows - r.logit_rows(); row < batch_.rows; row++) batch_.logit_rows.push_back(row);
   }
   if (batch_.rows == 0) return &found_;
 
