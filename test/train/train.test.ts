@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
+import timers from "node:timers";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
@@ -245,12 +247,17 @@ describe("gather", () => {
   });
 
   it("keeps the process alive until a rollout's time is over", async () => {
-    const timers = vi.spyOn(globalThis, "setTimeout");
-    const options = { model, scenarios: [0], groupSize: 1, maxExceptions: 1, timeoutMs: 53 };
-    await gather(engine, { ...options, rollout: () => new Promise(() => {}) });
-    const made = timers.mock.calls.findIndex(([, delay]) => delay === 53);
-    expect((timers.mock.results[made]!.value as NodeJS.Timeout).hasRef()).toBe(true);
-    timers.mockRestore();
+    const set = vi.spyOn(timers, "setTimeout");
+    syncBuiltinESMExports();
+    try {
+      const options = { model, scenarios: [0], groupSize: 1, maxExceptions: 1, timeoutMs: 53 };
+      await gather(engine, { ...options, rollout: () => new Promise(() => {}) });
+      const made = set.mock.calls.findIndex(([, delay]) => delay === 53);
+      expect((set.mock.results[made]!.value as NodeJS.Timeout).hasRef()).toBe(true);
+    } finally {
+      set.mockRestore();
+      syncBuiltinESMExports();
+    }
   });
 
   it("leaves out what has no value in a rollout's metrics, and fails the rollout for what cannot be one", async () => {
