@@ -1,5 +1,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { AnnealError, ValidationError } from "../errors.js";
+import type { AnnealClient } from "../types/client.js";
 import type { Device } from "../types/devices.js";
 import { defaultHome } from "../userFolder.js";
 import { defineCommand } from "./command.js";
@@ -91,18 +93,29 @@ async function inspect(model: string, values: Parameters<typeof readEngineOption
   try {
     return inspectionFindings(await inspectModel(model, how));
   } catch (error) {
-    return [{ check: "what", ok: false, detail: problem(error) }];
+    // What it is good for, the reply tells.
+    const ok = error instanceof AnnealError && error.code === "encoder";
+    return [{ check: "what", ok, detail: ok ? error.message : problem(error) }];
   }
 }
 
 async function reply(values: Parameters<typeof readEngineOptions>[0]): Promise<string> {
   const began = performance.now();
   await using engine = await openEngine(readEngineOptions(values));
-  const ids: string[] = [];
-  for (const { id } of (await engine.models.list()).data) {
-    const messages = [{ role: "user" as const, content: "Hello" }];
-    await engine.chat.completions.create({ model: id, messages, max_completion_tokens: 1 });
-    ids.push(id);
+  const answers: string[] = [];
+  for (const { id } of (await engine.models.list()).data) answers.push(await answer(engine, id));
+  return `${answers.join(", ")} within ${((performance.now() - began) / 1000).toFixed(1)} s`;
+}
+
+/** What a model gives when it is asked. */
+async function answer(engine: AnnealClient, model: string): Promise<string> {
+  const messages = [{ role: "user" as const, content: "Hello" }];
+  try {
+    await engine.chat.completions.create({ model, messages, max_completion_tokens: 1 });
+    return `${model} replied`;
+  } catch (error) {
+    if (!(error instanceof ValidationError) || error.issues[0]?.type !== "not_supported") throw error;
+    const { data } = await engine.embeddings.create({ model, input: "Hello" });
+    return `${model} made a vector of ${data[0]!.embedding.length}`;
   }
-  return `${ids.join(", ")} replied within ${((performance.now() - began) / 1000).toFixed(1)} s`;
 }

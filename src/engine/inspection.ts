@@ -5,7 +5,7 @@ import type { ModelOptions } from "../types/options.js";
  * What a model is and needs, from the files of its folder alone.
  * @param model a folder, a GGUF file, or a model of the hub that was pulled
  * @param options how it is loaded, where that is not the default: its memory depends on it
- * @throws ModelFileError naming what is wrong with the folder.
+ * @throws ModelFileError naming what is wrong with the folder; with code "encoder" for one that replies to nobody.
  */
 export async function inspectModel(
   model: string,

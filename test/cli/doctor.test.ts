@@ -17,7 +17,8 @@ afterAll(() => rmSync(home, { recursive: true, force: true }));
 const examine = async (...args: string[]) => {
   const { code, out } = await printed(() => runCommand(doctor, [...args, "--json"]));
   const findings = JSON.parse(out) as { check: string; ok: boolean; detail: string }[];
-  return { code, wrong: findings.filter(({ ok }) => !ok), checks: findings.map(({ check }) => check) };
+  const details = new Map(findings.map(({ check, detail }) => [check, detail]));
+  return { code, wrong: findings.filter(({ ok }) => !ok), checks: [...details.keys()], details };
 };
 
 it("finds nothing wrong with a sound machine, and makes nothing", async () => {
@@ -31,6 +32,15 @@ it("finds nothing wrong with a sound machine, and makes nothing", async () => {
 it("tells of the embedded model by its id", async () => {
   const { code, checks } = await examine("anneal/tiny", "--home", join(home, "absent"));
   expect([code, checks]).toEqual([0, expect.arrayContaining(["what", "template", "model"])]);
+});
+
+it("tells of an encoder that it makes vectors", async () => {
+  const encoder = join(import.meta.dirname, "../reference/onnx/bert");
+  const { code, wrong, details } = await examine(encoder, "--home", join(home, "absent"));
+  expect(wrong).toEqual([]);
+  expect(code).toBe(0);
+  expect(details.get("what")).toContain("makes vectors");
+  expect(details.get("model")).toMatch(/bert made a vector of 32 within/);
 });
 
 it("says what is wrong with a home that others can enter, and with a model that is not there", async () => {

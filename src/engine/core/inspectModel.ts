@@ -2,6 +2,7 @@
 
 import { resolve } from "node:path";
 import { elementCount } from "../../elementCount.js";
+import { ModelFileError } from "../../errors.js";
 import { PAGE_SIZE } from "../../inference/index.js";
 import { openRuntime, type Runtime } from "../../runtime/runtime.js";
 import { probeTurns, recogniseReasoning, recogniseToolFormat } from "../../text/index.js";
@@ -14,6 +15,7 @@ import { readGenerationDefaults } from "./generationDefaults.js";
 import { pagesOfContext } from "./memoryPlan.js";
 import { openWeights } from "./openedWeights.js";
 import { embeddedModel, resolveOptions } from "./options.js";
+import { findEncoder } from "./servedEncoder.js";
 
 /** Contexts whose memory is told, in tokens, beside the model's longest. */
 const CONTEXTS = [2048, 8192, 32_768, 131_072];
@@ -25,6 +27,13 @@ type HowLoaded = Pick<ModelOptions, "dtype" | "quantize" | "kvCache">;
 export async function inspectModel(model: string, loaded: HowLoaded = {}): Promise<ModelInspection> {
   const runtime = openRuntime({});
   const { folder, name } = await findFolder(model);
+  const encoder = await findEncoder(folder, { path: folder });
+  if (encoder !== null) {
+    throw new ModelFileError(encoder, "makes vectors or classes of texts, and replies to nobody", {
+      code: "encoder",
+      hint: "open an engine with it and ask for embeddings, or take it as a reward model: reward: onnxReward(folder)",
+    });
+  }
   const [{ tokenizer, template }, { eos_token_id: ends }, config] = await Promise.all([
     loadText(folder),
     readGenerationDefaults(folder),

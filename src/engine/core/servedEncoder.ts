@@ -19,18 +19,27 @@ export interface ServedEncoder {
 }
 
 /**
+ * Of a folder that holds an encoder in ONNX, or a classifier, its graph; null: it holds something else.
+ * @throws ModelFileError
+ */
+export async function findEncoder(folder: string, model: ModelOptions, variant?: string): Promise<string | null> {
+  if (model.onnx === undefined && !(await isOnnxFolder(folder))) return null;
+  const { file, config } = await openOnnxFolder(folder, variant);
+  if (await graphMentions(file, "past_key_values")) return null;
+  // A decoder without a past is refused as what it is.
+  const architectures = config.get("architectures") === null ? [] : config.strings("architectures");
+  return architectures.some((one) => one.endsWith("ForCausalLM")) ? null : file;
+}
+
+/**
  * The encoder that a folder holds; null: it holds something else.
  * @throws ModelFileError for a classifier, or an encoder that cannot be used; UnavailableError without onnxruntime-node.
  */
 export async function loadEncoder(model: ModelOptions, options: ResolvedOptions): Promise<ServedEncoder | null> {
   const { folder, name } = await findFolder(model.path);
-  if (model.onnx === undefined && !(await isOnnxFolder(folder))) return null;
   const settings = { ...options.onnx, ...model.onnx };
-  const { file, config } = await openOnnxFolder(folder, settings.variant);
-  if (await graphMentions(file, "past_key_values")) return null;
-  // A decoder without a past is refused as what it is.
-  const architectures = config.get("architectures") === null ? [] : config.strings("architectures");
-  if (architectures.some((one) => one.endsWith("ForCausalLM"))) return null;
+  const file = await findEncoder(folder, model, settings.variant);
+  if (file === null) return null;
   const encoder = await OnnxEncoder.open(resolve(folder), { ...settings, threads: options.threads });
   if (encoder.classifies) {
     encoder.close();
