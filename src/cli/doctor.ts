@@ -4,6 +4,7 @@ import { AnnealError, ValidationError } from "../errors.js";
 import type { AnnealClient } from "../types/client.js";
 import type { Device } from "../types/devices.js";
 import { defaultHome } from "../userFolder.js";
+import { withoutUndefined } from "../withoutAbsent.js";
 import { defineCommand } from "./command.js";
 import { gigabytes } from "./devices.js";
 import { engineFlags, readEngineOptions } from "./engineFlags.js";
@@ -59,9 +60,9 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
     await report("home", () => examineHome(home));
     if (hasCore) {
       await report("memory", () => `${gigabytes(memory.available)} of ${gigabytes(memory.total)} available`);
-      if (model !== undefined) for (const finding of await inspect(model, values)) tell(finding);
       // Without a home: what it does is kept nowhere, and a server of that home may run on.
       const asked = model === undefined ? values : { ...values, model: [{ path: model }] };
+      if (model !== undefined) for (const finding of await inspect(model, asked)) tell(finding);
       await report("model", () => reply(asked));
     }
     if (values.json) console.log(JSON.stringify(findings, null, 2));
@@ -88,10 +89,11 @@ function examineHome(home: string): string {
 
 async function inspect(model: string, values: Parameters<typeof readEngineOptions>[0]): Promise<Finding[]> {
   const { inspectModel } = await import("../index.js");
-  const { dtype, quantize, kvCache } = readEngineOptions(values);
-  const how = { ...(dtype && { dtype }), ...(quantize && { quantize }), ...(kvCache && { kvCache }) };
+  const { dtype, quantize, kvCache, models } = readEngineOptions(values);
+  const [named] = models ?? [];
+  const onnx = typeof named === "object" ? named.onnx : undefined;
   try {
-    return inspectionFindings(await inspectModel(model, how));
+    return inspectionFindings(await inspectModel(model, withoutUndefined({ dtype, quantize, kvCache, onnx })));
   } catch (error) {
     // What it is good for, the reply tells.
     const ok = error instanceof AnnealError && error.code === "encoder";

@@ -139,8 +139,11 @@ export function readEngineOptions(values: EngineValues): EngineOptions {
     targets: values["adapter-target"],
   });
   const onnx = withoutUndefined({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
+  const asksForOnnx = isGiven(values, "onnx-variant") || isGiven(values, "execution-provider");
   return withoutUndefined<EngineOptions>({
-    models: values.model,
+    // Of one model they ask for its ONNX, whatever else its folder has; of several, nobody knows of which.
+    models:
+      asksForOnnx && values.model?.length === 1 ? values.model.map((model) => ({ ...model, onnx })) : values.model,
     device: values.device,
     gpuLayers: values["gpu-layers"],
     precision: values.precision,

@@ -98,6 +98,14 @@ describe("flags", () => {
     vi.unstubAllEnvs();
   });
 
+  it("of ONNX ask for that of the one model which is named, not of one among several", () => {
+    const read = (...args: string[]) => readEngineOptions(readFlags(args, engineFlags, {}).values);
+    const [a, b] = [{ path: resolve("a") }, { path: resolve("b") }];
+    const onnx = { variant: "q4" };
+    expect(read("--model", "a", "--onnx-variant", "q4").models).toEqual([{ ...a, onnx }]);
+    expect(read("--model", "a", "--model", "b", "--onnx-variant", "q4")).toEqual({ models: [a, b], onnx });
+  });
+
   it("take no layers of a GPU for an answer, and name the variable that is wrong", () => {
     expect(readEngineOptions(readFlags(["--gpu-layers", "0"], engineFlags, {}).values)).toEqual({ gpuLayers: 0 });
     expect(() => readFlags([], engineFlags, { ANNEAL_GPU_LAYERS: "-2" })).toThrow(/ANNEAL_GPU_LAYERS/);

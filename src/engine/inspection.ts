@@ -9,7 +9,7 @@ import type { ModelOptions } from "../types/options.js";
  */
 export async function inspectModel(
   model: string,
-  options: Pick<ModelOptions, "dtype" | "quantize" | "kvCache"> = {},
+  options: Pick<ModelOptions, "dtype" | "quantize" | "kvCache" | "onnx"> = {},
 ): Promise<ModelInspection> {
   // Loaded only here: an application that opens engines does not pay for it.
   const loaded = await import("./core/inspectModel.js");

@@ -6,6 +6,7 @@ import { createReadStream, existsSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { isGguf } from "../gguf/ggufFile.js";
 import { MODEL_TYPES } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 
@@ -45,6 +46,7 @@ async function isKnownArchitecture(folder: string): Promise<boolean> {
  * @throws ModelFileError naming what is there when the variant is not, or when several could be meant.
  */
 export async function openOnnxFolder(folder: string, variant?: string): Promise<OnnxFolder> {
+  if (isGguf(folder)) throw new ModelFileError(folder, "is a file of GGUF, and no folder with model*.onnx");
   const config = await JsonFields.read(join(folder, "config.json"));
   const variants = await variantsOf(folder);
   const named = config.object("transformers.js_config")?.get("dtype");

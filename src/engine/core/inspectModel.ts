@@ -20,14 +20,14 @@ import { findEncoder } from "./servedEncoder.js";
 /** Contexts whose memory is told, in tokens, beside the model's longest. */
 const CONTEXTS = [2048, 8192, 32_768, 131_072];
 
-/** What of a model's options its memory depends on. */
-type HowLoaded = Pick<ModelOptions, "dtype" | "quantize" | "kvCache">;
+/** What of a model's options decides how much memory it takes. */
+type HowLoaded = Pick<ModelOptions, "dtype" | "quantize" | "kvCache" | "onnx">;
 
 /** As `inspectModel` of engine/inspection.ts. */
 export async function inspectModel(model: string, loaded: HowLoaded = {}): Promise<ModelInspection> {
   const runtime = openRuntime({});
   const { folder, name } = await findFolder(model);
-  const encoder = await findEncoder(folder, { path: folder });
+  const encoder = await findEncoder(folder, { path: folder, ...loaded }, loaded.onnx?.variant);
   if (encoder !== null) {
     throw new ModelFileError(encoder, "makes vectors or classes of texts, and replies to nobody", {
       code: "encoder",
