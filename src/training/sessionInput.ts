@@ -5,6 +5,7 @@ import { isPolicyLoss, type PolicyLossName, policyLossNames } from "../policyLos
 import { OPTIMIZER_RANGES } from "../schemas/bounds.js";
 import { experimentalConfig } from "../schemas/jobs.js";
 import { isName } from "../schemas/names.js";
+import type { RequestOptions } from "../types/client.js";
 import type {
   FullSessionOptions,
   LossChoice,
@@ -58,16 +59,22 @@ export function checkSessionOptions(options: SessionOptions | FullSessionOptions
   const { objective = "rl", weights = "adapter", signal } = options;
   if (weights !== "adapter" && weights !== "full")
     throw bad("weights", `weights must be adapter or full, got ${String(weights)}`);
-  if (signal !== undefined && !(signal instanceof AbortSignal)) throw bad("signal", "signal must be an AbortSignal");
+  checkSignal(signal);
   if (objective !== "rl" && objective !== "sft")
     throw bad("objective", `objective must be rl or sft, got ${objective}`);
 }
 
+function checkSignal(signal: unknown): void {
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw bad("signal", "signal must be an AbortSignal");
+}
+
 /** @throws BadRequestError naming what a session has settled: its own weights answer, with a whole completion. */
-export function checkSample(params: object): void {
+export function checkSample(params: object, options: RequestOptions): void {
   const { model, stream } = (params ?? {}) as { model?: unknown; stream?: unknown };
   if (model != null) throw bad("model", "model cannot be chosen: a session samples its own weights");
   if (stream != null && stream !== false) throw bad("stream", "a session's samples cannot be streamed");
+  checkNames(options, ["signal"], "a sample");
+  checkSignal(options.signal);
 }
 
 /** @throws BadRequestError naming the loss or setting that is not known, or what the rows lack for it. */

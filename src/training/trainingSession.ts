@@ -1,9 +1,11 @@
 // The four verbs: everything the training jobs do, in an application's hands.
 
 import { randomUUID } from "node:crypto";
+import { untilAborted } from "../abortListeners.js";
 import { BadRequestError, ClosedError } from "../errors.js";
 import type { Release } from "../semaphore.js";
 import type { ChatCompletion } from "../types/chat.js";
+import type { RequestOptions } from "../types/client.js";
 import type {
   FullSessionOptions,
   LossChoice,
@@ -146,14 +148,20 @@ class Session<Saved> implements TrainingSession<Saved> {
     });
   }
 
-  async sample(params: SampleParams): Promise<ChatCompletion> {
-    checkSample(params);
+  async sample(params: SampleParams, options: RequestOptions = {}): Promise<ChatCompletion> {
+    checkSample(params, options);
+    const { signal: given } = options;
+    given?.throwIfAborted();
+    const signal = given ? AbortSignal.any([given, this.#signal]) : this.#signal;
     // Others may go on as soon as there is a version of the weights.
-    const sample = this.#inTurn(async () => ({ complete: await this.#parts.weights.snapshot() })).then(({ complete }) =>
-      complete(params, this.#signal),
-    );
+    const version = this.#inTurn(async () => {
+      given?.throwIfAborted();
+      return { complete: await this.#parts.weights.snapshot() };
+    });
+    const sample = version.then(({ complete }) => complete(params, signal));
     this.#samples.add(sample);
-    return sample.finally(() => this.#samples.delete(sample));
+    const ended = sample.finally(() => this.#samples.delete(sample));
+    return untilAborted(ended, given);
   }
 
   async saveState(params: object = {}): Promise<Saved> {

@@ -1,4 +1,5 @@
 import type { ChatCompletion, ChatCompletionCreateParamsNonStreaming } from "./chat.js";
+import type { RequestOptions } from "./client.js";
 import type { Checkpoint } from "./models.js";
 import type { ExperimentalConfig } from "./training.js";
 
@@ -148,8 +149,11 @@ export interface TrainingSession<Saved = Checkpoint> extends AsyncDisposable {
    * weights as they were; only a model that is trained elsewhere may be changed by a step whose norm, which is not told, is NaN.
    */
   optimStep(params: OptimStepParams): Promise<{ gradNorm: number }>;
-  /** A completion on the weights as they are now. */
-  sample(params: Omit<ChatCompletionCreateParamsNonStreaming, "model" | "stream">): Promise<ChatCompletion>;
+  /** A completion on the weights as they are now. An abort ends it alone: the session goes on. */
+  sample(
+    params: Omit<ChatCompletionCreateParamsNonStreaming, "model" | "stream">,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion>;
   /** A new checkpoint, servable at once; of a session that trains all weights, a base model. */
   saveState(params?: Saved extends SavedWeights ? SaveWeightsParams : SaveStateParams): Promise<Saved>;
   /** What was not saved is gone. */

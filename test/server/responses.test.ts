@@ -169,13 +169,28 @@ describe("a response", () => {
         [{ type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "Which tool?" }] }],
         [{ type: "reasoning", summary: [{ type: "summary_text", text: "Which tool?" }] }],
         [{ type: "reasoning", summary: [], encrypted_content: encrypted }],
+        [
+          { type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "Which tool?" }] },
+          { type: "reasoning", summary: [{ type: "summary_text", text: "Which one?" }] },
+        ],
+        [
+          {
+            type: "reasoning",
+            content: [
+              { type: "reasoning_text", text: "Which tool?" },
+              { type: "reasoning_text", text: "Which one?" },
+            ],
+          },
+        ],
       ].map(async (thoughts) => {
         const input = [{ role: "user", content: "a" }, ...thoughts, { role: "assistant", content: "b" }];
         return (await ask({ input: [...input, { role: "user", content: "c" }] })).usage!.input_tokens;
       }),
     );
     expect(counts[0]).toBeLessThan(counts[1]!);
-    expect(counts.slice(2)).toEqual([counts[1], counts[1]]);
+    expect(counts.slice(2, 4)).toEqual([counts[1], counts[1]]);
+    expect(counts[4]).toBeGreaterThan(counts[1]!);
+    expect(counts[5]).toBe(counts[4]);
   });
 
   it("tells the logprobs of its text, and of nothing else", async () => {

@@ -283,6 +283,24 @@ describe("a training session", () => {
     });
   });
 
+  it("ends a sample whose signal aborts, also one that waits for its turn, and goes on", async () => {
+    await using session = await engine.training.open(await newModel());
+    const [long, waiting] = [new AbortController(), new AbortController()];
+    const endless = { messages: [{ role: "user", content: "Hi" }], max_tokens: 1900, ignore_eos: true };
+    const before = session.forwardBackward(rows, { loss: "cross_entropy" });
+    const samples = [long, waiting].map(({ signal }) => session.sample(endless, { signal }));
+    waiting.abort(new Error("not begun"));
+    await expect(samples[1]).rejects.toBe(waiting.signal.reason);
+    await before;
+    long.abort(new Error("enough"));
+    await expect(samples[0]).rejects.toBe(long.signal.reason);
+    await expect(session.sample(endless, { signal: long.signal })).rejects.toBe(long.signal.reason);
+    const signal = new AbortController().signal;
+    const { choices } = await session.sample({ ...endless, max_tokens: 2 }, { signal });
+    expect(choices[0]!.finish_reason).toBe("length");
+    await expect(session.sample(endless, { signal: "now" as never })).rejects.toMatchObject({ param: "signal" });
+  });
+
   it("is closed by its engine, whose calls then say so", async () => {
     const closing = await Engine.open({ home: join(folder, "closing") });
     const model = await closing.models.create({ project: "p", name: "m", base_model: "anneal/tiny" });

@@ -49,7 +49,8 @@ export function conversationOf(instructions: string | undefined, items: readonly
     switch (item.type) {
       case "reasoning": {
         const parts = item.content?.length ? item.content : item.summary;
-        turn.thoughts = parts.map(({ text }) => text).join("\n");
+        const texts = parts.map(({ text }) => text);
+        turn.thoughts = [...(turn.thoughts === null ? [] : [turn.thoughts]), ...texts].join("\n");
         break;
       }
       case "function_call": {
