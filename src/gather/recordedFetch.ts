@@ -76,7 +76,7 @@ function recordStream(onCompletion: (completion: ChatCompletion) => void): Trans
   });
 }
 
-type OpenChoice = ChatCompletionChoice & { calls: ToolCall[] };
+type OpenChoice = ChatCompletionChoice & { calls: ToolCall[]; ended: boolean };
 
 /** Chunks put back together. */
 class CompletionAssembly {
@@ -104,16 +104,20 @@ class CompletionAssembly {
         choice.logprobs.content.push(...part.logprobs.content);
       }
       if (part.token_ids) choice.token_ids = [...(choice.token_ids ?? []), ...part.token_ids];
-      if (part.finish_reason) choice.finish_reason = part.finish_reason;
+      if (part.finish_reason) {
+        choice.finish_reason = part.finish_reason;
+        choice.ended = true;
+      }
       if (part.stop_reason != null) choice.stop_reason = part.stop_reason;
       if (part.sampling_settings) choice.sampling_settings = part.sampling_settings;
     }
   }
 
+  /** null: an error ended it. */
   completion(): ChatCompletion | null {
-    if (this.#first === null) return null;
+    if (this.#first === null || this.#choices.some(({ ended }) => !ended)) return null;
     const { id, created, model, system_fingerprint = "" } = this.#first;
-    const choices = this.#choices.map(({ calls, ...choice }) => {
+    const choices = this.#choices.map(({ calls, ended: _, ...choice }) => {
       if (calls.length > 0) choice.message.tool_calls = calls;
       return choice;
     });
@@ -149,6 +153,7 @@ class CompletionAssembly {
       stop_reason: null,
       token_ids: null,
       calls: [],
+      ended: false,
     };
     return this.#choices[index]!;
   }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { deriveSeed, endlessShuffle, requestSeed } from "../seeds.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { TrajectoryChoice } from "../types/trajectories.js";
@@ -129,8 +129,11 @@ describe("the recorded fetch", () => {
     },
   ].map((chunk) => ({ id: "c", object: "chat.completion.chunk", created: 0, model: "m", ...chunk }));
 
+  const events = (all: readonly object[]) =>
+    `${all.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")}data: [DONE]\n\n`;
+
   it("puts a stream together before its reader sees the end, cut anywhere", async () => {
-    const text = `${chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join("")}data: [DONE]\n\n`;
+    const text = events(chunks);
     const bytes = new TextEncoder().encode(text);
     for (const size of [1, 7, 64, bytes.length]) {
       const recorder = new RolloutRecorder();
@@ -162,6 +165,22 @@ describe("the recorded fetch", () => {
       expect(choice.logprobs!.content!.map((entry) => entry.logprob)).toEqual([-1, -2]);
       expect(sent[0]).toMatchObject({ key: "Bearer key", body: { model: "pinned", logprobs: true } });
     }
+  });
+
+  it("records nothing of a stream that an error ended", async () => {
+    const failure = { error: { message: "no memory", type: "InternalServerError", param: null, code: 500 } };
+    const record = vi.fn();
+    const fetch = recordedFetch({
+      fetch: async () => new Response(events([...chunks.slice(0, -1), failure])),
+      apiKey: "key",
+      signal: new AbortController().signal,
+      prepare: (body) => body,
+      record,
+    });
+    const body = JSON.stringify({ messages: [user("hi")], stream: true });
+    const response = await fetch("http://engine/v1/chat/completions", { method: "POST", body });
+    expect(await response.text()).toContain("no memory");
+    expect(record).not.toHaveBeenCalled();
   });
 
   it("passes other requests on unchanged", async () => {
