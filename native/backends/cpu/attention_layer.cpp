@@ -16,7 +16,13 @@ class Attend {
         ws_(ws),
         c_(m.attention(layer)),
         q_(ws.queries_of(c_)),
-        queries_(batch.queries_of(c_.group())) {}
+        queries_(batch.queries_of(c_.group())),
+        tiles_(queries_.tiles) {
+    if (!a.read) return;
+    std::copy_if(tiles_.begin(), tiles_.end(), std::back_inserter(read_tiles_),
+                 [&](const QueryTile& tile) { return a.reads(tile.row, tile.row + tile.rows); });
+    tiles_ = read_tiles_;
+  }
 
   void operator()() {
     if (shares()) attend_shared();
@@ -25,7 +31,7 @@ class Attend {
     const int64_t walks = int64_t(walks_.size());
     team_.each(walks, [&](int64_t chunk, int worker) {
       const Walk& walk = walks_[chunk];
-      const QueryTile& tile = queries_.tiles[walk.tile];
+      const QueryTile& tile = tiles_[walk.tile];
       const int sharer = sharer_of(tile);
       AttentionTask t = task_of(tile, walk.head, worker);
       t.heads = walk.heads;
@@ -49,12 +55,12 @@ class Attend {
   // As many heads together as leave every worker several walks; the last ones have a head each, so that workers end at
   // about the same time.
   void list_walks() {
-    const int heads = c_.kv_heads, workers = team_.workers(), tiles = int(queries_.tiles.size());
+    const int heads = c_.kv_heads, workers = team_.workers(), tiles = int(tiles_.size());
     const int most = workers == 1 ? heads : std::clamp(tiles * heads / (kWalksPerWorker * workers), 1, heads);
     const int alone_from = workers == 1 ? tiles : tiles - (2 * workers + heads - 1) / heads;
     walks_.clear();
     for (int tile = 0; tile < tiles; tile++) {
-      const QueryTile& q = queries_.tiles[tile];
+      const QueryTile& q = tiles_[tile];
       const bool alone = tile >= alone_from || sharer_of(q) >= 0;
       const int together = alone ? 1 : std::clamp(kAttentionRows / (q.rows * group()), 1, most);
       for (int head = 0; head < heads; head += together)
@@ -95,7 +101,7 @@ class Attend {
 
   // Has a task fetch the first block of another walk: the pages of sequences lie apart in memory.
   void fetch(const Walk& walk, AttentionTask& t) const {
-    const QueryTile& tile = queries_.tiles[walk.tile];
+    const QueryTile& tile = tiles_[walk.tile];
     const int sharer = sharer_of(tile);
     const int block = sharer < 0 ? m_.sight(layer_, batch_.positions[tile.row]).first : batch_.alone_from[sharer];
     const int32_t page = batch_.sequences[tile.sequence].blocks_of(batch_.groups.of(layer_))[block];
@@ -166,13 +172,13 @@ class Attend {
   // One long sequence or few: their segments at the same time, where there are too few heads for the workers.
   bool split_segments() {
     const int heads = c_.kv_heads;
-    const int64_t tiles = int64_t(queries_.tiles.size());
+    const int64_t tiles = int64_t(tiles_.size());
     constexpr int kSegmentBlocks = kSegment / kPage;
     if (c_.window > 0 || shares() || team_.workers() == 1 || tiles * heads >= 2 * team_.workers()) return false;
     parts_.clear();
     part_from_.assign(1, 0);
     for (int tile = 0; tile < tiles; tile++) {
-      const QueryTile& q = queries_.tiles[tile];
+      const QueryTile& q = tiles_[tile];
       const int blocks = batch_.positions[q.row + q.rows - 1] / kPage + 1;
       for (int begin = 0; begin < blocks; begin += kSegmentBlocks)
         parts_.push_back({tile, begin, std::min(blocks, begin + kSegmentBlocks)});
@@ -188,20 +194,20 @@ class Attend {
     team_.each(parts * heads, [&](int64_t chunk, int worker) {
       const Part& part = parts_[chunk / heads];
       const int head = int(chunk % heads);
-      AttentionTask t = task_of(queries_.tiles[part.tile], head, worker);
+      AttentionTask t = task_of(tiles_[part.tile], head, worker);
       t.begin = part.begin, t.blocks = part.end;
       t.save = state(chunk / heads, head);
       m_.attention_kernels().attention(t);
     });
     team_.each(tiles * heads, [&](int64_t chunk, int worker) {
       const int tile = int(chunk / heads), head = int(chunk % heads);
-      AttentionTask t = task_of(queries_.tiles[tile], head, worker);
+      AttentionTask t = task_of(tiles_[tile], head, worker);
       std::vector<const float*>& states = ws_.workers[worker].states;
       states.clear();
       for (int part = part_from_[tile]; part < part_from_[tile + 1]; part++) states.push_back(state(part, head));
       t.begin = t.blocks;
       t.resume = states.data(), t.resumed = int(states.size());
-      finish(t, queries_.tiles[tile], head, worker);
+      finish(t, tiles_[tile], head, worker);
     });
     return true;
   }
@@ -223,6 +229,8 @@ class Attend {
   const AttentionSpec& c_;
   const Rows q_;
   const Queries& queries_;
+  std::span<const QueryTile> tiles_;
+  std::vector<QueryTile> read_tiles_;  // those of them that have rows which are read
   std::vector<Walk> walks_;
   std::vector<SharedRun> shared_tiles_;
   std::vector<Part> parts_;
@@ -274,6 +282,7 @@ void attention_backward(Team& team, const Model& m, const Batch& batch, int laye
   for (const auto& level : d.cells)
     team.each(int64_t(level.size()) * heads, [&](int64_t chunk, int worker) {
       const AttentionCell& cell = level[chunk / heads];
+      if (!a.reads(cell.row, cell.row + cell.rows)) return;
       const int head = int(chunk % heads);
       const int32_t* blocks = batch.sequences[cell.sequence].blocks + cell.block;
       WorkerScratch& scratch = ws.workers[worker];

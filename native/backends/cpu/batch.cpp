@@ -97,11 +97,4 @@ void Batch::list_queries(const Model& m) {
   }
 }
 
-void Batch::keep_queries(std::span<const int> of_rows) {
-  for (Queries& q : queries)
-    std::erase_if(q.tiles, [&](const QueryTile& tile) {
-      return place_among(of_rows, tile.row) == place_among(of_rows, tile.row + tile.rows);
-    });
-}
-
 }  // namespace anneal::cpu

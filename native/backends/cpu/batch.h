@@ -50,11 +50,6 @@ struct SharedRun {
   int begin, end, first, count;
 };
 
-// Where a row stands among `rows`, or would: they are in ascending order.
-inline int place_among(std::span<const int> rows, int row) {
-  return int(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
-}
-
 struct Batch {
   int rows = 0;
   Pages* pages = nullptr;
@@ -87,8 +82,6 @@ struct Batch {
   Slot slot(int row, int layer) const { return slots[size_t(row) * groups.count() + groups.of(layer)]; }
   // When all sequences have been added.
   void list_queries(const Model&);
-  // After which: leaves out the tiles that have none of these rows, which are in ascending order.
-  void keep_queries(std::span<const int> of_rows);
   const Queries& queries_of(int group) const {
     return *std::find_if(queries.begin(), queries.end(), [&](const Queries& q) { return q.group == group; });
   }

@@ -1,60 +1,14 @@
 // The promises about bits: a token's logits and log-probability do not depend on how the work was cut, batched, spread
-// over workers or compiled; gradients are a function of the rows alone.
-#include <cstdlib>
+// over workers or compiled.
 #include <deque>
 #include <filesystem>
 #include <map>
-#include <new>
 
-#include "decoder_fixture.h"
-#include "memory.h"
+#include "bits_fixture.h"
 
 namespace {
 
-// While it lives, the allocation of this thread that comes after so many others fails.
-thread_local int allocations_left = -1;
-struct FailingAllocations {
-  explicit FailingAllocations(int after) { allocations_left = after; }
-  ~FailingAllocations() { allocations_left = -1; }
-};
-
-}  // namespace
-
-// Not inlined: GCC takes either side alone for a mismatch.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  if (allocations_left >= 0 && allocations_left-- == 0) throw std::bad_alloc();
-  if (void* const memory = std::malloc(bytes ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-
-namespace {
-
-std::vector<int32_t> some_tokens(int count, int vocab, uint64_t seed) {
-  std::vector<int32_t> out(count);
-  for (int i = 0; i < count; i++) {
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    out[i] = int32_t((seed >> 33) % uint64_t(vocab));
-  }
-  return out;
-}
-
-struct Case {
-  std::string name, folder;
-  Arrays weights;
-  SavedAdapter saved;
-  TensorFormat type;
-  TestPool& one;
-  TestPool& two;
-  KvCache kv_cache = KvCache::exact;
-  // The family's, and the best of them.
-  std::span<const Isa> isas = kIsas;
-  Isa best = best_isa();
-
-  DType dtype() const { return type == TensorFormat::f32 ? DType::f32 : DType::bf16; }
-  Loaded load(Isa isa) { return Loaded(folder, weights, type, isa, one, 4096, kv_cache); }
-
+struct Case : BitsCase {
   // An adapter on all projections with random values.
   static AdapterRef random_adapter(Loaded& m, int rank, uint64_t seed) {
     LoraSpec spec{rank, float(2 * rank)};
@@ -284,171 +238,6 @@ struct Case {
     expect(same_bits(last, {wanted.begin(), wanted.begin() + vocab}), name + ": one sequence alone");
   }
 
-  std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full,
-                                            PassOptions options = {}) {
-    Loaded m = load(isa);
-    auto reader = saved.reader();
-    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
-    train_on(m, pool, rows, trainable.get(), nullptr, options);
-    train_on(m, pool, {rows[0]}, trainable.get(), nullptr, options);  // a second one adds up
-    return gradients_of(*trainable);
-  }
-
-  void check_gradients(const Sequences& rows) {
-    for (bool full : {false, true}) {
-      const auto wanted = gradients(best, one, rows, full);
-      const std::string what = name + (full ? " full" : " adapter") + " gradients: ";
-      expect(gradients(best, two, rows, full) == wanted, what + "two workers");
-      expect(gradients(best, two, rows, full, {.keep_bytes = 1}) == wanted, what + "all layers computed again");
-      expect(gradients(best, one, rows, full, {.keep_bytes = 1 << 20}) == wanted, what + "some layers computed again");
-      check_room(rows, full, wanted);
-      check_step_without_memory(rows, full);
-      for (Isa isa : isas)
-        if (kernels(isa, dtype()) && isa != best)
-          expect(gradients(isa, two, rows, full) == wanted, what + isa_name(isa));
-      const auto moved = after_steps(one, rows, full);
-      expect(after_steps(two, rows, full) == moved, what + "two optimizer steps");
-    }
-  }
-
-  // The limit of a pass is one: less than a pass needs is refused, and just that is enough.
-  void check_room(const Sequences& rows, bool full, const std::vector<std::vector<float>>& wanted) {
-    const std::string what = name + (full ? " full" : " adapter") + " room of a pass: ";
-    int64_t needed = 0;
-    try {
-      gradients(best, two, rows, full, {.memory_budget = 1});
-    } catch (const NoRoom& error) {
-      needed = error.needed;
-    }
-    expect(needed > 0, what + "one byte");
-    try {
-      gradients(best, two, rows, full, {.memory_budget = needed - 1});
-      expect(false, what + "a byte less than is needed");
-    } catch (const NoRoom&) {}
-    MemoryAccount outside;
-    MemoryAccount::Scope scope(outside);
-    Loaded m = load(best);
-    auto reader = saved.reader();
-    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
-    const int64_t before = outside.bytes;
-    int64_t most = 0;
-    train_on(m, two, rows, trainable.get(), nullptr, {.memory_budget = needed}, &most);
-    expect(outside.bytes == before, what + "memory taken beside the pass");
-    expect(most == needed, what + "holds " + std::to_string(most) + " of " + std::to_string(needed));
-    // Held memory of another shape does not count on top.
-    train_on(m, two, {rows[0]}, trainable.get(), nullptr, {.memory_budget = needed}, &most);
-    expect(most <= needed, what + "after a pass of another shape");
-    expect(gradients_of(*trainable) == wanted, what + "gradients");
-  }
-
-  // An optimizer step that lacks memory, wherever that is, has changed nothing.
-  void check_step_without_memory(const Sequences& rows, bool full) {
-    const std::string what = name + (full ? " full" : " adapter") + " step without memory: ";
-    Loaded m = load(best);
-    auto reader = saved.reader();
-    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
-    train_on(m, one, rows, trainable.get());
-    const auto parts = [&] {
-      std::vector<std::vector<float>> out;
-      for (int i = 0; i < int(trainable->tensors().size()); i++)
-        for (const auto part : {Trainable::Part::value, Trainable::Part::gradient, Trainable::Part::moment2})
-          out.push_back(read_part(*trainable, i, part));
-      return out;
-    };
-    const auto before = parts();
-    const auto version = trainable->version();
-    int failures = 0;
-    for (bool done = false; !done; failures += !done) {
-      try {
-        FailingAllocations failing(failures);
-        trainable->optim_step({1e-3f});
-        done = true;
-      } catch (const std::bad_alloc&) {
-        if (trainable->steps() == 0 && trainable->version() == version && parts() == before) continue;
-        expect(false, what + "allocation " + std::to_string(failures));
-        return;
-      }
-    }
-    expect(failures > 0 && trainable->steps() == 1 && parts() != before, what + "with all that it asks for");
-  }
-
-  std::vector<std::vector<float>> after_steps(TestPool& pool, const Sequences& rows, bool full) {
-    Loaded m = load(best);
-    auto reader = saved.reader();
-    auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
-    for (int step = 0; step < 2; step++) train_on(m, pool, rows, trainable.get()), trainable->optim_step({1e-3f});
-    std::vector<std::vector<float>> out;
-    for (size_t i = 0; i < trainable->tensors().size(); i++)
-      out.push_back(read_part(*trainable, int(i), Trainable::Part::value));
-    out.push_back(logits_of(m, pool, rows[0], trainable->version(), 1000));
-    return out;
-  }
-
-  // Rows that continue a shared prefix, against the same rows written out.
-  void check_prefixes() {
-    Loaded m = load(best);
-    const int vocab = m.vocab();
-    auto reader = saved.reader();
-    for (int prefix : {5, 64, 70, 128}) {
-      const std::vector<int32_t> prompt = some_tokens(prefix, vocab, 77);
-      // Row 0 is the prompt and a completion; 1 and 2 continue the prompt; 3 continues row 2 past the prompt.
-      const Sequences tails = {some_tokens(9, vocab, 1), some_tokens(70, vocab, 2), some_tokens(30, vocab, 3),
-                               some_tokens(12, vocab, 4)};
-      Sequences whole(4, prompt);
-      for (int r = 0; r < 3; r++) whole[r].insert(whole[r].end(), tails[r].begin(), tails[r].end());
-      whole[3].insert(whole[3].end(), tails[2].begin(), tails[2].begin() + 11);
-      whole[3].insert(whole[3].end(), tails[3].begin(), tails[3].end());
-      // Only what follows the shared part is trained, so that both forms sum the same terms; the first token of it is
-      // predicted by the prefix.
-      TrainRow packed[4], unpacked[4];
-      std::vector<std::vector<uint8_t>> mask, packed_mask;
-      std::vector<std::vector<float>> d, packed_d;
-      std::vector<std::span<const float>> ds, packed_ds;
-      for (int r = 0; r < 4; r++) {
-        const int start = int(whole[r].size()) - int(tails[r].size());
-        mask.emplace_back(whole[r].size(), 0), d.emplace_back(whole[r].size(), 0.0f);
-        for (int t = start; t + 1 < int(whole[r].size()); t++) mask[r][t] = 1, d[r][t] = 0.1f * float(t % 7 - 3);
-        const int skip = r ? start : 0;
-        packed_mask.emplace_back(mask[r].begin() + skip, mask[r].end()),
-            packed_d.emplace_back(d[r].begin() + skip, d[r].end());
-      }
-      const int parents[] = {-1, 0, 0, 2}, lengths[] = {0, prefix, prefix, prefix + 11};
-      for (int r = 0; r < 4; r++) {
-        unpacked[r] = {.tokens = whole[r], .trained = mask[r]};
-        packed[r] = {.tokens = r ? tails[r] : whole[r],
-                     .trained = packed_mask[r],
-                     .prefix = parents[r],
-                     .prefix_length = lengths[r]};
-        ds.push_back(d[r]), packed_ds.push_back(packed_d[r]);
-      }
-      for (bool full : {false, true}) {
-        std::vector<std::vector<float>> gradients[2];
-        std::vector<float> logprobs[2], entropies[2];
-        for (int form = 0; form < 2; form++) {
-          auto trainable = full ? m.backend->train_weights() : m.backend->train_adapter(saved.spec, 1, &reader);
-          m.pool.pool = &two;
-          auto pass = m.backend->forward(form ? packed : unpacked, trainable.get(), nullptr, {});
-          for (int r = 0; r < 4; r++) {
-            const int start = int(whole[r].size()) - int(tails[r].size());
-            const auto l = pass->logprobs(r), e = pass->entropies(r);
-            for (int t = start; t + 1 < int(whole[r].size()); t++)
-              logprobs[form].push_back(l[form && r ? t - start : t]),
-                  entropies[form].push_back(e[form && r ? t - start : t]);
-          }
-          pass->backward(form ? packed_ds : ds, {});
-          gradients[form] = gradients_of(*trainable);
-        }
-        const std::string what =
-            name + (full ? " full" : " adapter") + ", shared prefix of " + std::to_string(prefix) + ": ";
-        expect(same_bits(logprobs[0], logprobs[1]), what + "logprobs");
-        expect(same_bits(entropies[0], entropies[1]), what + "entropies");
-        for (size_t i = 0; i < gradients[0].size(); i++)
-          below(relative_difference(gradients[1][i], gradients[0][i]), type == TensorFormat::f32 ? 1e-5 : 2e-2,
-                what + "gradient " + std::to_string(i));
-      }
-    }
-  }
-
   // Rows or columns that are not kept are dropped, or made zeros.
   static void narrow(Array& a, int dimension, bool drop, const std::function<bool(int64_t)>& kept) {
     Array out{a.shape, {}};
@@ -618,65 +407,6 @@ struct Case {
       }
     }
   }
-
-  // An aborted pass counts nothing.
-  void check_aborts(const Sequences& rows) {
-    Loaded m = load(best);
-    auto reader = saved.reader();
-    auto trainable = m.backend->train_adapter(saved.spec, 1, &reader);
-    train_on(m, one, rows, trainable.get());
-    const auto before = gradients_of(*trainable);
-    const Batched batch(rows, 0.1f);
-    TestPool aborting(2);
-    m.pool.pool = &aborting;
-    aborting.abort_after = 4;
-    expect(!m.backend->forward(batch.rows, trainable.get(), nullptr, {}), name + ": aborted forward");
-    // Loops of a whole backward pass, on another trainable.
-    aborting.abort_after = 0;
-    auto spare = m.backend->train_adapter(saved.spec, 1, &reader);
-    auto whole = m.backend->forward(batch.rows, spare.get(), nullptr, {});
-    const int64_t start = aborting.runs;
-    whole->backward(batch.by_logprob, {});
-    const int64_t loops = aborting.runs - start;
-    for (int64_t runs : {int64_t(2), loops / 2, loops * 3 / 4, loops}) {
-      aborting.abort_after = 0;
-      auto pass = m.backend->forward(batch.rows, trainable.get(), nullptr, {});
-      aborting.abort_after = aborting.runs + runs;
-      expect(!pass->backward(batch.by_logprob, {}), name + ": aborted backward");
-    }
-    aborting.abort_after = 0;
-    expect(gradients_of(*trainable) == before, name + ": gradients after an aborted backward");
-  }
-
-  // Training that is closed in the middle of an optimizer step leaves the model with the weights of before, or those of
-  // after.
-  void check_aborted_steps(const Sequences& rows) {
-    TestPool aborting(2);
-    bool whole = false;
-    std::vector<float> before, after;
-    {
-      Loaded m = load(best);
-      before = logits_of(m, one, rows[0], nullptr, 1000);
-      auto trainable = m.backend->train_weights();
-      train_on(m, two, rows, trainable.get());
-      trainable->optim_step({1e-2f});
-      after = logits_of(m, one, rows[0], nullptr, 1000);
-    }
-    for (int64_t runs = 1; !whole; runs++) {
-      Loaded closing(folder, weights, type, best, aborting, 4096);
-      auto trainable = closing.backend->train_weights();
-      train_on(closing, two, rows, trainable.get());
-      aborting.abort_after = aborting.runs + runs;
-      try {
-        trainable->optim_step({1e-2f});
-        whole = true;
-      } catch (const Aborted&) {}
-      aborting.abort_after = 0;
-      trainable.reset();
-      expect(same_bits(logits_of(closing, one, rows[0], nullptr, 1000), whole ? after : before),
-             name + ": weights after a step that was aborted at loop " + std::to_string(runs));
-    }
-  }
 };
 
 // The same of the family of the matrix unit, by the unit itself where there is one.
@@ -694,11 +424,10 @@ void check_fast_family(Case c, const Sequences& rows, bool long_sequences) {
     c.check_batches();
     if (!c.saved.model.recurrent()) c.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
     if (long_sequences) c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
-    c.check_gradients(rows);
+    check_training(c, rows);
     // So many rows that they stay with their worker.
     if (long_sequences)
-      c.check_gradients({some_tokens(333, 384, 1), some_tokens(250, 384, 2), some_tokens(90, 384, 3)});
-    c.check_prefixes();
+      check_gradients(c, {some_tokens(333, 384, 1), some_tokens(250, 384, 2), some_tokens(90, 384, 3)});
   }
 }
 
@@ -712,13 +441,8 @@ void check_bits(const std::string& folder) {
   Sequences rows;
   for (int r = 0; r < 3; r++) rows.push_back(expected.at("row" + std::to_string(r) + ".tokens").integers());
   for (TensorFormat type : {TensorFormat::f32, TensorFormat::bf16}) {
-    Case c{name + (type == TensorFormat::f32 ? " float32" : " bfloat16"),
-           folder,
-           read_weights(folder),
-           SavedAdapter(folder),
-           type,
-           one,
-           two};
+    Case c{{name + (type == TensorFormat::f32 ? " float32" : " bfloat16"), folder, read_weights(folder),
+            SavedAdapter(folder), type, one, two}};
     c.check_cuts(rows[1], true);
     // Head widths of 14, 16 and 32, with a window and soft caps among them.
     if (name == "qwen3" || name == "gemma2" || name == "ministral_odd") {
@@ -729,18 +453,15 @@ void check_bits(const std::string& folder) {
       coded.check_batches();
       coded.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
       if (name == "qwen3") coded.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
-      coded.check_gradients(rows);
-      coded.check_prefixes();
+      check_training(coded, rows);
     }
     if (name == "qwen3") c.check_cuts(some_tokens(1100, 384, 9), false);  // more than one attention segment
     c.check_batches();
     // A state goes on from where it is: sequences that have one have no pages to read twice.
     if (!c.saved.model.recurrent()) c.check_shared_pages({320, 320, 200, 320, 128, 130, 60}, {9, 70, 3, 1, 140, 30, 5});
     if (name == "qwen3" || name == "llama") c.check_shared_pages({1300, 1024, 1300, 1100}, {5, 30, 900, 1});
-    c.check_gradients(rows);
-    c.check_prefixes();
-    c.check_aborts(rows);
-    c.check_aborted_steps(rows);
+    check_training(c, rows);
+    check_aborted_training(c, rows);
     if (name == "qwen2" || name == "llama") c.check_odd_widths(rows[0]);
     if (name == "llama") c.check_layer_shapes(rows[1]);
     if (type == TensorFormat::bf16) check_fast_family(c, rows, name == "qwen3");

@@ -112,12 +112,11 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;
-  for (int l = 0; l + 1 < layers; l++) layer_forward(team, m, batch_, l, a, workspace_);
   list_read(runs);
-  if (int(read_.size()) < rows)
-    last_layer_forward(team, m, batch_, read_, a, workspace_);
-  else
-    layer_forward(team, m, batch_, layers - 1, a, workspace_);
+  for (int l = 0; l < layers; l++) {
+    if (l + 1 == layers && int(read_.size()) < rows) a.read = &read_;
+    layer_forward(team, m, batch_, l, a, workspace_);
+  }
 
   for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].state_count > 0)

@@ -4,6 +4,7 @@
 #include "layer_backward.h"
 
 #include <cmath>
+#include <limits>
 
 #include "delta_layer.h"
 #include "layer_forward.h"
@@ -244,12 +245,12 @@ struct LayerBackward {
           for (int i = 0; i < n; i++)
             for (int from = col; from < col + cols;) {
               const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
-              const int64_t query = (int64_t(h / group) * batch.rows + row0 + row + i) * group + h % group;
+              const int t = a.row(row0 + row + i);
+              const int64_t query = (int64_t(h / group) * batch.rows + t) * group + h % group;
               const float* d = tile + i * ld + (from - col);
               if (c.output_gate)
-                k.logistic.mul_backward(a.q.at(row0 + row + i, h * c.q_stride() + head + within),
-                                        attention.at(row + i, from), head, d, ld, 1, count,
-                                        mem.d_head_gates.at(row0 + row + i, from), d_out.at(query, within), count,
+                k.logistic.mul_backward(a.q.at(t, h * c.q_stride() + head + within), attention.at(row + i, from), head,
+                                        d, ld, 1, count, mem.d_head_gates.at(t, from), d_out.at(query, within), count,
                                         nullptr, 0);
               else
                 k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
@@ -257,21 +258,52 @@ struct LayerBackward {
             }
         });
     each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
-      const Rows q = a.q.from(row0);
       for (int i = row; i < row + n; i++) {
+        const int t = a.row(row0 + i);
         if (i + 1 < rows) {
-          fetch(q.at(i + 1), c.heads * c.q_stride() * k.elem);
+          fetch(a.q.at(a.row(row0 + i + 1)), c.heads * c.q_stride() * k.elem);
           fetch(attention.at(i + 1), c.q_width() * k.elem);
         }
-        rope_queries(m, batch, layer, q, row0, i, 1, ws.queries_of(c), ws.workers[worker].head.floats());
+        rope_queries(m, batch, layer, a.q.from(t), t, 0, 1, ws.queries_of(c), ws.workers[worker].head.floats());
         for (int h = 0; h < c.kv_heads; h++) {
-          const int64_t query = (int64_t(h) * batch.rows + row0 + i) * group;
+          const int64_t query = (int64_t(h) * batch.rows + t) * group;
           k.row_dots(d_out.at(query), d_out.ld, attention.at(i, int64_t(h) * group * head), head, group, head,
                      mem.delta.floats() + query);
           std::memset(d_q.at(query), 0, group * d_q.ld * sizeof(float));
         }
       }
     });
+  }
+
+  // Of attention, what rows that are not read have: nothing. Their probabilities are made 0 by a sum that none reaches.
+  void clear_unread() const {
+    const int group = c.group();
+    const Rows queries = ws.queries_of(c);
+    each_rows(all, batch.rows, 4 * c.q_width(), [&](int row, int n, int) {
+      for (int t = row; t < row + n; t++) {
+        if (a.reads(t, t + 1)) continue;
+        for (int h = 0; h < c.kv_heads; h++) {
+          const int64_t query = (int64_t(h) * batch.rows + t) * group;
+          for (const Rows& heads : {queries, d_out}) std::memset(heads.at(query), 0, size_t(group) * heads.ld * k.elem);
+          std::memset(d_q.at(query), 0, group * d_q.ld * sizeof(float));
+          std::fill_n(mem.delta.floats() + query, group, 0.0f);
+          std::fill_n(a.lse + query, group, std::numeric_limits<float>::max());
+        }
+        if (c.output_gate) std::memset(mem.d_head_gates.at(t), 0, size_t(mem.d_head_gates.ld) * k.elem);
+      }
+    });
+  }
+
+  // dx of the rows that are read, which it begins with, to where they stand among all.
+  void spread_read() const {
+    int of_read = int(a.read->size());
+    for (int t = batch.rows - 1; t >= 0; t--) {
+      const bool is_read = of_read > 0 && a.row(of_read - 1) == t;
+      if (!is_read)
+        std::memset(dx.at(t), 0, dx.ld * sizeof(float));
+      else if (--of_read != t)
+        std::memcpy(dx.at(t), dx.at(of_read), dx.ld * sizeof(float));
+    }
   }
 
   // Gradient of a token's key or value: its own slot, then the copies.
@@ -396,9 +428,9 @@ struct LayerBackward {
     if (!list.empty()) sum_over_tokens(all, k, list, rows, kBlockRows, ws.workers);
   }
 
-  template <class F> void each_window(const int* projections, int count, F&& f) {
-    for (window0 = 0; window0 < batch.rows && all.ok(); window0 += mem.window) {
-      const int rows = std::min(mem.window, batch.rows - window0);
+  template <class F> void each_window(int all_rows, const int* projections, int count, F&& f) {
+    for (window0 = 0; window0 < all_rows && all.ok(); window0 += mem.window) {
+      const int rows = std::min(mem.window, all_rows - window0);
       ws.each_run(all, rows, [&](Team& team, RunScratch& run, int row0, int n) { f(team, run, window0 + row0, n); });
       sum_window(projections, count, rows);
     }
@@ -414,18 +446,19 @@ struct LayerBackward {
         if (w.projections[p].n) transpose_weight(all, k, w.projections[p], mem.transposed[p].data());
     static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV},
                          before_delta_rule[] = {kInQkv, kInZ, kInB, kInA};
-    each_window(after_attention, 4, [&](Team& team, RunScratch& run, int row0, int rows) {
+    each_window(a.rows_read(batch.rows), after_attention, 4, [&](Team& team, RunScratch& run, int row0, int rows) {
       feed_forward(team, run, row0, rows);
       output_projection(team, run, row0, rows);
     });
     if (delta_rule) {
       delta_scan();
-      each_window(before_delta_rule, kDeltaInputs,
+      each_window(batch.rows, before_delta_rule, kDeltaInputs,
                   [&](Team& team, RunScratch& run, int row0, int rows) { delta_inputs(team, run, row0, rows); });
     } else {
+      if (a.read) clear_unread(), spread_read();
       attention_backward(all, m, batch, layer, a,
                          {d_out, mem.delta.floats(), d_q, d_k, d_v, mem.pages, mem.cells_of(batch, c.group())}, ws);
-      each_window(before_attention, 3,
+      each_window(batch.rows, before_attention, 3,
                   [&](Team& team, RunScratch& run, int row0, int rows) { queries_keys_values(team, run, row0, rows); });
     }
     if (!all.ok()) return;

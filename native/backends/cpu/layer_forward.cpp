@@ -276,6 +276,17 @@ LayerActivations kept_or_not(const Model& m, int layer, const LayerActivations& 
   return a;
 }
 
+// Brings the rows that are read together, of x_in in x_mid.
+Matrix take_read(const LayerActivations& a) {
+  for (int to = 0; to < int(a.read->size()); to++) {
+    const int from = a.row(to);
+    if (a.x_mid.at(to) != a.x_in.at(from))
+      std::memcpy(a.x_mid.at(to), a.x_in.at(from), size_t(a.x_in.ld) * sizeof(float));
+    if (from != to) std::memcpy(a.attention.at(to), a.attention.at(from), size_t(a.attention.ld) * a.attention.elem);
+  }
+  return a.x_mid;
+}
+
 void project_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                     Workspace& ws) {
   const auto project = m.delta_rule(layer) ? delta_inputs : queries_keys_values;
@@ -289,9 +300,20 @@ void mix_positions(Team& team, const Model& m, const Batch& batch, int layer, co
   (m.delta_rule(layer) ? delta_forward : attention_forward)(team, m, batch, layer, a, ws);
 }
 
-void project_outputs(Team& team, const Model& m, int rows, std::span<const AdapterRows> adapted, int layer,
-                     const LayerActivations& a, Workspace& ws) {
-  ws.each_run(team, rows, [&](Team& t, RunScratch& run, int row0, int count) {
+// The rest of a layer, of all rows or of those that are read.
+void project_outputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& given,
+                     Workspace& ws) {
+  LayerActivations a = given;
+  std::span<const AdapterRows> adapted = batch.adapted;
+  std::vector<AdapterRows> of_read;
+  if (a.read) {
+    a.x_in = take_read(a);
+    for (const AdapterRows& s : batch.adapted)
+      if (const int from = place_among(*a.read, s.row0), end = place_among(*a.read, s.row0 + s.rows); from < end)
+        of_read.push_back({from, end - from, s.adapter});
+    adapted = of_read;
+  }
+  ws.each_run(team, a.rows_read(batch.rows), [&](Team& t, RunScratch& run, int row0, int count) {
     output_projection(t, m, adapted, layer, a, run, ws, row0, count);
     feed_forward(t, m, adapted, layer, a, run, ws, row0, count);
   });
@@ -336,26 +358,25 @@ Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& 
   const Rows attention = a.attention.from(row0);
   const Kernels& k = m.kernels;
   if (const DeltaRuleSpec* d = m.delta_rule(layer)) {
-    const Rows gate = a.delta_in[kInZ - kInQkv].from(row0);
+    const Rows& gate = a.delta_in[kInZ - kInQkv];
     const float* weight = m.weights->layers[layer].norms[kNormDelta].data();
     each_rows(team, rows, d->value_width(), [&](int row, int n, int worker) {
       float* wide = ws.workers[worker].head.floats();
       for (int i = row; i < row + n; i++)
         for (int col = 0; col < d->value_width(); col += d->value_dim) {
           k.widen_rows(attention.at(i, col), d->value_dim, 1, d->value_dim, wide, d->value_dim);
-          k.gated_norm(wide, gate.at(i, col), weight, m.spec.rms_eps, d->value_dim, run.gated.at(i, col));
+          k.gated_norm(wide, gate.at(a.row(row0 + i), col), weight, m.spec.rms_eps, d->value_dim, run.gated.at(i, col));
         }
     });
     return run.gated;
   }
   const AttentionSpec& c = m.attention(layer);
   if (!c.output_gate) return attention;
-  const Rows q = a.q.from(row0);
   each_rows(team, rows, c.q_width(), [&](int row, int n, int) {
     for (int i = row; i < row + n; i++)
       for (int h = 0; h < c.heads; h++)
-        k.logistic.mul(q.at(i, h * c.q_stride() + c.head_dim), attention.at(i, h * c.head_dim), c.head_dim, 1,
-                       c.head_dim, run.gated.at(i, h * c.head_dim), c.head_dim);
+        k.logistic.mul(a.q.at(a.row(row0 + i), h * c.q_stride() + c.head_dim), attention.at(i, h * c.head_dim),
+                       c.head_dim, 1, c.head_dim, run.gated.at(i, h * c.head_dim), c.head_dim);
   });
   return run.gated;
 }
@@ -364,30 +385,8 @@ void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, co
                    Workspace& ws) {
   const LayerActivations a = kept_or_not(m, layer, given, ws);
   project_inputs(team, m, batch, layer, a, ws);
-  mix_positions(team, m, batch, layer, a, ws);
-  project_outputs(team, m, batch.rows, batch.adapted, layer, a, ws);
-}
-
-void last_layer_forward(Team& team, const Model& m, Batch& batch, std::span<const int> read,
-                        const LayerActivations& given, Workspace& ws) {
-  const int layer = m.layers() - 1, count = int(read.size());
-  const LayerActivations a = kept_or_not(m, layer, given, ws);
-  project_inputs(team, m, batch, layer, a, ws);
-  batch.keep_queries(read);
-  if (count > 0 || m.delta_rule(layer)) mix_positions(team, m, batch, layer, a, ws);
-  const Rows& gate = m.delta_rule(layer) ? a.delta_in[kInZ - kInQkv] : a.q;
-  for (int to = 0; to < count; to++) {
-    const int from = read[to];
-    if (from == to) continue;
-    std::memcpy(a.x_in.at(to), a.x_in.at(from), size_t(a.x_in.ld) * sizeof(float));
-    for (const Rows& rows : {a.attention, gate})
-      if (rows) std::memcpy(rows.at(to), rows.at(from), size_t(rows.ld) * rows.elem);
-  }
-  std::vector<AdapterRows> adapted;
-  for (const AdapterRows& s : batch.adapted)
-    if (const int from = place_among(read, s.row0), end = place_among(read, s.row0 + s.rows); from < end)
-      adapted.push_back({from, end - from, s.adapter});
-  project_outputs(team, m, count, adapted, layer, a, ws);
+  if (a.rows_read(batch.rows) > 0 || m.delta_rule(layer)) mix_positions(team, m, batch, layer, a, ws);
+  project_outputs(team, m, batch, layer, a, ws);
 }
 
 }  // namespace anneal::cpu

@@ -1,7 +1,5 @@
 // One decoder layer, forward. Inference steps and training passes share it; training passes buffers to save into.
 #pragma once
-#include <span>
-
 #include "batch.h"
 #include "workspace.h"
 
@@ -10,12 +8,8 @@ namespace anneal::cpu {
 // The residual stream before the first layer: x [rows][hidden].
 void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x);
 
+// Where not all rows are read of a layer, keys, values and states are those of all rows all the same.
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
-
-// The last layer of a step of which only the rows `read` of the residual stream are, in ascending order, nothing being
-// kept of it: x_out then has those rows first. Keys, values and states are all written. Leaves out of the batch what
-// attention need not compute.
-void last_layer_forward(Team&, const Model&, Batch&, std::span<const int> read, const LayerActivations&, Workspace&);
 
 constexpr int kLoraRows = 32;  // of a chunk of the products with A and B
 

@@ -40,6 +40,8 @@ class Pass final : public backends::PartPass {
 
   void lay_out(std::span<const TrainRow> rows);
   void list_entries(std::span<const TrainRow> rows);
+  void list_read();
+  int rows_read() const { return read_.empty() ? memory_->batch.rows : int(read_.size()); }
   int token_at(std::span<const TrainRow> rows, int row, int position) const;
   std::span<const float> of_row(const std::vector<float>& values, int row) const {
     return std::span(values).subspan(size_t(row0_[row]), size_t(row0_[row + 1] - row0_[row]));
@@ -62,7 +64,8 @@ class Pass final : public backends::PartPass {
   std::vector<int> row0_;                     // [rows + 1]
   std::vector<Entry> entries_;
   std::vector<Source> sources_;
-  std::vector<int> entries_from_;  // [tokens + 1]: entries of each hidden state
+  std::vector<int> read_;          // rows whose last hidden state is read, ascending; empty: all are
+  std::vector<int> entries_from_;  // [rows read + 1]: entries of each hidden state
   std::vector<float> logprobs_, entropies_;
   int pages_ = 0;
   std::vector<float> residual_gradient_;  // given: [tokens][hidden]
@@ -117,7 +120,6 @@ void Pass::lay_out(std::span<const TrainRow> rows) {
 }
 
 void Pass::list_entries(std::span<const TrainRow> rows) {
-  const int tokens = memory_->batch.rows;
   std::vector<std::pair<Entry, Source>> list;
   for (int r = 0; r < int(rows.size()); r++) {
     const TrainRow& row = rows[r];
@@ -128,12 +130,32 @@ void Pass::list_entries(std::span<const TrainRow> rows) {
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const auto& x, const auto& y) { return x.first.hidden < y.first.hidden; });
-  entries_from_.assign(tokens + 1, 0);
-  for (const auto& [entry, source] : list) {
-    entries_.push_back(entry), sources_.push_back(source);
+  for (const auto& [entry, source] : list) entries_.push_back(entry), sources_.push_back(source);
+  list_read();
+  const int count = rows_read();
+  entries_from_.assign(count + 1, 0);
+  for (Entry& entry : entries_) {
+    if (!read_.empty()) entry.hidden = place_among(read_, entry.hidden);
     entries_from_[entry.hidden + 1]++;
   }
-  for (int i = 0; i < tokens; i++) entries_from_[i + 1] += entries_from_[i];
+  for (int i = 0; i < count; i++) entries_from_[i + 1] += entries_from_[i];
+}
+
+// All rows are read of the first layers of a model that others go on with; no row has an entry there.
+void Pass::list_read() {
+  const int tokens = memory_->batch.rows;
+  read_.clear();
+  // All weights have sums over all rows of norms and biases.
+  if (trainable_ && (trainable_->full() || m_.delta_rule(m_.layers() - 1))) return;
+  // As sums over tokens take rows up, so that they have the bits of those over all rows. Gate and up that are adapted
+  // as one take turns block by block.
+  const int together = m_.spec.layers.back().feed_forward.fused_gate_up ? kBlockRows
+                       : is_fast(m_.kernels.isa)                        ? kFastDepth
+                                                                        : 2;
+  for (const Entry& entry : entries_)
+    for (int row = entry.hidden / together * together, end = std::min(tokens, row + together); row < end; row++)
+      if (read_.empty() || read_.back() < row) read_.push_back(row);
+  if (int(read_.size()) == tokens) read_.clear();
 }
 
 // Prepares `mem` for the forward pass. Its batch has been laid out.
@@ -220,6 +242,7 @@ void Pass::take_memory(const PassOptions& options) {
 
 LayerActivations Pass::activations(int layer) {
   LayerActivations a;
+  if (layer + 1 == m_.layers() && !read_.empty()) a.read = &read_;
   if (!trainable_) {
     a.x_in = a.x_mid = a.x_out = memory_->x[0];
     a.attention = memory_->attention;
@@ -286,7 +309,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
   const Kernels& k = m_.kernels;
   TrainMemory& mem = *memory_;
   const Batch& batch = mem.batch;
-  const int tokens = batch.rows, blocks = (tokens + kBlockRows - 1) / kBlockRows;
+  const int tokens = batch.rows, read = rows_read(), blocks = (read + kBlockRows - 1) / kBlockRows;
   if (tokens == 0) return true;
   std::vector<float> d(entries_.size()), by_entropy(with_entropy ? entries_.size() : 0);
   for (size_t e = 0; e < d.size(); e++) {
@@ -319,7 +342,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
     float* sums = wanted.final_norm ? partial.at(block) : nullptr;
     if (sums) std::memset(sums, 0, partial.ld * sizeof(float));
     float* dh = mem.workspace.workers[worker].tile.floats();
-    for (int t = int(block) * kBlockRows; t < std::min(tokens, int(block + 1) * kBlockRows); t++) {
+    for (int t = int(block) * kBlockRows; t < std::min(read, int(block + 1) * kBlockRows); t++) {
       std::memset(mem.d_x.at(t), 0, mem.d_x.ld * sizeof(float));
       if (entries_from_[t] == entries_from_[t + 1]) continue;
       std::memset(dh, 0, hidden * sizeof(float));

@@ -27,7 +27,7 @@ struct TrainMemory {
   Kept again;                        // of the layer that is
   RowStore attention;                // of evaluations
   MatrixStore units, entropy_units;  // [entries][hidden], see Units
-  MatrixStore d_x;                   // [rows][hidden]
+  MatrixStore d_x;                   // [rows][hidden], of the last layer's output of the rows that are read
   BackwardMemory backward;
   HeadMemory head;
 };

@@ -1,5 +1,7 @@
 // The memory that a pass works in, and what it leaves behind of a layer.
 #pragma once
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "loaded_model.h"
@@ -73,8 +75,22 @@ struct WorkerScratch {
   std::vector<float*> d_k, d_v;
 };
 
+// Where a row stands among `rows`, or would: they are in ascending order.
+inline int place_among(std::span<const int> rows, int row) {
+  return int(std::lower_bound(rows.begin(), rows.end(), row) - rows.begin());
+}
+
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
+  // Of the last layer, the rows whose x_out is read, in ascending order; null: all are. Then x_mid, x_out, gate, up,
+  // attended, fed_forward, attention and the z of o, gate, up and down begin with those rows, one after the other.
+  const std::vector<int>* read = nullptr;
+  // Where the i-th of them stands in the batch.
+  int row(int i) const { return read ? (*read)[i] : i; }
+  int rows_read(int rows) const { return read ? int(read->size()) : rows; }
+  // Whether any of rows [from, to) is.
+  bool reads(int from, int to) const { return !read || place_among(*read, from) < place_among(*read, to); }
+
   Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
   // Before norm and rope, [rows][heads * q_stride] and [rows][kv_heads * head_dim]; no data: not kept.
   Rows q, k;
