@@ -48,12 +48,15 @@ int64_t sum(Executor& executor, int64_t chunks) {
   return total;
 }
 
-int64_t address_space() {
+// Bytes of a field of statm: 0 all of the address space, 5 what may be written to there.
+int64_t taken(int field) {
   std::ifstream in("/proc/self/statm");
   int64_t pages = 0;
-  in >> pages;
+  for (int i = 0; i <= field; i++) in >> pages;
   return pages * 4096;
 }
+
+int64_t address_space() { return taken(0); }
 
 /** An emulator such as qemu's takes a limit and does not keep it. */
 bool limits_hold() {
@@ -67,6 +70,25 @@ bool limits_hold() {
   if (beyond == MAP_FAILED) return true;
   munmap(beyond, size_t(1) << 20);
   return false;
+}
+
+void little_memory() {
+  constexpr int64_t kLeft = int64_t(64) << 20;
+  expect(available_memory() > kLeft, "more is there than the limits to come leave");
+  struct Limit {
+    int resource, field;
+  };
+  for (const auto [resource, field] : {Limit{RLIMIT_AS, 0}, Limit{RLIMIT_DATA, 5}}) {
+    rlimit before{};
+    getrlimit(resource, &before);
+    rlimit little = before;
+    little.rlim_cur = rlim_t(taken(field) + kLeft);
+    setrlimit(resource, &little);
+    const int64_t available = available_memory();
+    setrlimit(resource, &before);
+    expect(available <= kLeft, "a limit of the process leaves less: " + std::to_string(available));
+    expect(available >= kLeft / 2, "and not nothing: " + std::to_string(available));
+  }
 }
 
 // Before the process has had any thread, whose stack could serve again.
@@ -188,6 +210,7 @@ int main() {
          "a quota is rounded down");
   expect(usable_cores() >= 1, "at least one core");
   if (limits_hold()) {
+    little_memory();
     no_thread();
     few_threads();
   } else {

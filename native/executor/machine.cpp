@@ -18,6 +18,7 @@
 #ifdef __linux__
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 #endif
 #ifdef __APPLE__
@@ -92,6 +93,19 @@ int64_t reclaimable(const std::string& folder) {
     if (key == "inactive_file" || key == "active_file") bytes += value;
   return bytes;
 }
+
+// What limits of the process leave of its address space (ulimit -v) and of what it may write to there (-d).
+int64_t left_by_limits() {
+  std::ifstream in("/proc/self/statm");
+  int64_t pages[6] = {};  // all, resident, shared, code, libraries, data and stacks
+  for (int64_t& count : pages) in >> count;
+  const auto left = [](int resource, int64_t taken) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur > rlim_t(kUnknownMemory)) return kUnknownMemory;
+    return std::max<int64_t>(0, int64_t(limit.rlim_cur) - taken * int64_t(::sysconf(_SC_PAGESIZE)));
+  };
+  return std::min(left(RLIMIT_AS, pages[0]), left(RLIMIT_DATA, pages[5]));
+}
 #endif
 
 }  // namespace
@@ -140,7 +154,7 @@ int64_t available_memory() {
     if (limit < int64_t(1) << 60)
       available = std::min(available, std::max<int64_t>(0, limit - used + std::min(used, reclaimable(folder))));
   }
-  return available;
+  return std::min(available, left_by_limits());
 #elif defined(__APPLE__)
   vm_statistics64_data_t statistics;
   mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;

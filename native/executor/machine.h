@@ -13,7 +13,7 @@ int usable_cores();
 // least 1.
 int whole_cores(double quota);
 
-// Bytes that could be taken now without swapping, also by the limits of the process's control group.
+// Bytes that could be taken now without swapping, also by the limits of the process and of its control group.
 int64_t available_memory();
 
 // Zeroed memory on large pages, which takes no room until it is touched: reading gigabytes of weights through small
