@@ -179,10 +179,20 @@ napi_value Trainer::publish(const Arguments&) {
 
 napi_value Trainer::read(const Arguments& arguments) {
   const auto part = part_of(arguments.at(0, "part"));
+  const Argument name = arguments.at(1, "tensor");
+  const auto& all = handle_->tensors;
+  size_t first = 0, count = all.size();
+  if (!name.missing()) {
+    const std::string wanted = name.text(512);
+    while (first < count && all[first].name != wanted) first++;
+    if (first == count) invalid(name.path(), "is not the name of a tensor that is trained");
+    count = 1;
+  }
   handle_->require_open();
-  return start([part](training::Trainer& trainer) { return trainer.read(part); },
-               [handle = handle_](Js js, TensorValues values) {
-                 return named_tensors_out(js, handle->tensors, std::move(values));
+  return start([part, first, count](training::Trainer& trainer) { return trainer.read(part, first, count); },
+               [handle = handle_, first, count](Js js, TensorValues values) {
+                 const auto from = handle->tensors.begin() + int64_t(first);
+                 return named_tensors_out(js, {from, from + int64_t(count)}, std::move(values));
                });
 }
 

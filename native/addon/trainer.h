@@ -20,7 +20,7 @@ class Trainer {
   napi_value optim_step(const Arguments&);  // (settings) -> promise of gradNorm
   napi_value zero_grad(const Arguments&);
   napi_value publish(const Arguments&);  // -> promise of the version
-  napi_value read(const Arguments&);     // (part) -> promise of named tensors
+  napi_value read(const Arguments&);     // (part, tensor?) -> promise of named tensors
   napi_value write(const Arguments&);    // (part, tensors, steps?) -> promise
   napi_value close(const Arguments&);
 

@@ -82,9 +82,9 @@ Trainer::Memory Trainer::memory(const std::vector<std::vector<Row>>& trained,
   return {backend_.pass_bytes(describe(trained), describe(evaluated), trainable_.get(), options), trainable_->bytes()};
 }
 
-std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part) const {
+std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part, size_t first, size_t count) const {
   std::vector<std::vector<float>> values;
-  for (size_t i = 0; i < trainable_->tensors().size(); ++i) {
+  for (size_t i = first; i < first + count; ++i) {
     values.emplace_back(size_t(trainable_->tensors()[i].elements()));
     trainable_->read(int(i), part, values.back());
   }

@@ -51,8 +51,8 @@ class Trainer {
   Memory memory(const std::vector<std::vector<Row>>& trained, const std::vector<std::vector<Row>>& evaluated,
                 const backends::PassOptions&);
 
-  // Of every tensor, row-major.
-  std::vector<std::vector<float>> read(backends::Trainable::Part) const;
+  // Of `count` tensors from one on, row-major.
+  std::vector<std::vector<float>> read(backends::Trainable::Part, size_t first, size_t count) const;
   // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.
   void write(backends::Trainable::Part, const std::vector<std::vector<float>>&, int64_t steps);
 

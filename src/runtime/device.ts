@@ -555,7 +555,8 @@ export interface Trainer {
   /** The current weights as a version the sampler can use (immutable; same bits as the trainer's forward). 0 when the base itself is trained. */
   publish(): Promise<number>;
   tensors(): readonly { name: string; shape: number[] }[];
-  read(part: "value" | "gradient" | "moment1" | "moment2"): Promise<NamedTensors>;
+  /** Of all tensors, or of the one that is named, where the trainer is not elsewhere. */
+  read(part: "value" | "gradient" | "moment1" | "moment2", tensor?: string): Promise<NamedTensors>;
   /** `steps` sets the optimizer's step count (bias correction). */
   write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void>;
   close(): void;

@@ -78,7 +78,7 @@ export interface NativeTrainer {
   optimStep(settings: object): Promise<number>;
   zeroGrad(): Promise<void>;
   publish(): Promise<number>;
-  read(part: string): Promise<NativeTensor[]>;
+  read(part: string, tensor?: string): Promise<NativeTensor[]>;
   write(part: string, tensors: NativeTensor[], steps?: number): Promise<void>;
   close(): void;
 }

@@ -55,8 +55,8 @@ export class NativeDeviceTrainer implements Trainer {
     return this.#native.tensors();
   }
 
-  async read(part: "value" | "gradient" | "moment1" | "moment2"): Promise<NamedTensors> {
-    const tensors = await this.#native.read(part);
+  async read(part: "value" | "gradient" | "moment1" | "moment2", tensor?: string): Promise<NamedTensors> {
+    const tensors = await this.#native.read(part, tensor);
     return new Map(tensors.map(({ name, shape, data }) => [name, { shape, data }]));
   }
 

@@ -2,9 +2,10 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { elementCount } from "../elementCount.js";
 import { ConflictError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
-import type { NamedTensors, Trainer } from "../runtime/runtime.js";
+import type { Trainer } from "../runtime/runtime.js";
 import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import type { SavedModelRecord } from "../store/savedModels.js";
 import type { SavedWeights } from "../types/trainingSession.js";
@@ -12,7 +13,8 @@ import { targetsOf } from "../weights/adapterModules.js";
 import { writeFloatFolder } from "../weights/floatFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
-import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
+import { readSafetensors, safetensorsHeader } from "../weights/safetensors.js";
+import { BYTES } from "../weights/writeWeightFolder.js";
 import { modelDeleted } from "./adapterWeights.js";
 import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
@@ -287,13 +289,13 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   readonly #write = throwingDiskFull(async (folder: string, signal: AbortSignal): Promise<void> => {
     const { trainer, base } = this;
     const { start, modelId, objective } = this.#opened;
-    const values = await trainer.read("value");
-    await writeFloatFolder(folder, start.folder, values, base.device.dtype, { signal });
+    const valuesOf = (name: string) => readTensor(trainer, "value", name);
+    await writeFloatFolder(folder, start.folder, valuesOf, base.device.dtype, { signal });
     this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
-    await writePieces(join(folder, VALUE_FILE), values);
+    await writeFile(join(folder, VALUE_FILE), partPieces(trainer, "value"));
     for (const part of ["moment1", "moment2"] as const) {
       signal.throwIfAborted();
-      if (trainer.steps > 0) await writePieces(join(folder, MOMENT_FILES[part]), await trainer.read(part));
+      if (trainer.steps > 0) await writeFile(join(folder, MOMENT_FILES[part]), partPieces(trainer, part));
     }
     const meta: SavedMeta = {
       model_id: modelId,
@@ -319,4 +321,20 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   }
 }
 
-const writePieces = (file: string, tensors: NamedTensors) => writeFile(file, safetensorsPieces(tensors));
+type Part = "value" | "moment1" | "moment2";
+
+async function readTensor(trainer: Trainer, part: Part, name: string): Promise<Float32Array> {
+  return (await trainer.read(part, name)).get(name)!.data;
+}
+
+/** The file of a part, a tensor at a time: together they take as much memory as the model in float32. */
+async function* partPieces(trainer: Trainer, part: Part): AsyncGenerator<Uint8Array> {
+  const tensors = trainer.tensors();
+  yield safetensorsHeader(
+    tensors.map(({ name, shape }) => ({ name, shape, dtype: "F32", bytes: BYTES.F32 * elementCount(shape) })),
+  );
+  for (const { name } of tensors) {
+    const { buffer, byteOffset, byteLength } = await readTensor(trainer, part, name);
+    yield new Uint8Array(buffer, byteOffset, byteLength);
+  }
+}

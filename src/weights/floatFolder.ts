@@ -1,19 +1,19 @@
 // Weights that training has made, as a Hugging Face folder.
 
-import type { ElementType, NamedTensors } from "../runtime/runtime.js";
+import type { ElementType } from "../runtime/runtime.js";
 import { narrow } from "./floats.js";
 import { openWeightFolder } from "./weightFolder.js";
 import { BLOCK, type OutputTensor, type WriteOptions, writeWeightFolder } from "./writeWeightFolder.js";
 
 /**
- * Fills the existing folder `target` with the tensors of the model in `source`, their values from `values`. Matrices are stored
- * in the type they are computed in, `dtype`; norms and biases are computed in float32 and stay so: whoever loads the folder
- * computes with the same bits.
+ * Fills the existing folder `target` with the tensors of the model in `source`, whose values `valuesOf` is asked for one after the
+ * other. Matrices are stored in the type they are computed in, `dtype`; norms and biases are computed in float32 and stay so:
+ * whoever loads the folder computes with the same bits.
  */
 export async function writeFloatFolder(
   target: string,
   source: string,
-  values: NamedTensors,
+  valuesOf: (name: string) => Promise<Float32Array>,
   dtype: ElementType,
   options: WriteOptions,
 ): Promise<void> {
@@ -26,8 +26,8 @@ export async function writeFloatFolder(
     target,
     source,
     outputs,
-    function* ({ name, dtype }) {
-      const { data } = values.get(name)!;
+    async function* ({ name, dtype }) {
+      const data = await valuesOf(name);
       for (let from = 0; from < data.length; from += BLOCK) {
         yield narrow(dtype, Float64Array.from(data.subarray(from, from + BLOCK)));
       }

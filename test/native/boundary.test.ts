@@ -276,6 +276,9 @@ describe("training", () => {
       expect((await failure(() => model.loadAdapter({ ...spec, ...change }, tensors))).code).toBe("invalid_argument");
     }
     await expect(trainer.read("nothing" as never)).rejects.toMatchObject({ param: "part" });
+    await expect(trainer.read("value", "nothing")).rejects.toMatchObject({ param: "tensor" });
+    const [lastName, last] = [...(await trainer.read("value"))].at(-1)!;
+    expect([...(await trainer.read("value", lastName))]).toEqual([[lastName, last]]);
     const negative = await trainer.read("moment2");
     negative.values().next().value!.data.fill(-1);
     await expect(trainer.write("moment2", negative)).rejects.toMatchObject({ code: "invalid_argument" });

@@ -5,8 +5,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
+import { NativeDeviceTrainer } from "../../src/runtime/nativeDeviceTrainer.js";
 import { backupHome } from "../../src/store/backupHome.js";
 import { checkHome } from "../../src/store/checkHome.js";
 import type { SavedWeights, TrainingSession } from "../../src/types/trainingSession.js";
@@ -104,6 +105,20 @@ describe("a session of all weights", () => {
     expect(await second.logprobs(rows)).toEqual(await undisturbed.logprobs(rows));
     expect(await second.saveState()).toMatchObject({ base_model: "p/whole-full", steps: 4 });
     expect(await answer(engine, "p/whole-full")).toEqual((await undisturbed.sample(greedy)).choices[0]);
+  });
+
+  it("is saved a tensor at a time, not as whole copies of the weights and of the optimizer's state", async () => {
+    await using engine = await Engine.open({ home });
+    await using session = await engine.training.open(await newModel(engine), { weights: "full" });
+    await steps(session, 1);
+    const read = vi.spyOn(NativeDeviceTrainer.prototype, "read");
+    try {
+      await session.saveState();
+      const sizes = await Promise.all(read.mock.results.map(async ({ value }) => (await value).size));
+      expect(new Set(sizes)).toEqual(new Set([1]));
+    } finally {
+      read.mockRestore();
+    }
   });
 
   it("begins with a trained adapter added into the base, and compares with what it began with", async () => {
