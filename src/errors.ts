@@ -142,6 +142,8 @@ function readable(bytes: number): string {
 /** Of options that are not simply lowered. */
 const MEMORY_HINTS: Record<string, string> = {
   adapter: "train an adapter of a lower rank or of fewer modules",
+  memoryBudget: "train shorter rows, lower maxTrainingJobs, or raise memoryLimit",
+  model: "train an adapter, or a smaller model",
   models: "serve a smaller model, raise memoryLimit, or leave a GPU's first layers to the cpu with gpuLayers",
   device: "serve a smaller model, fewer sequences or shorter contexts, or leave layers to the cpu with gpuLayers",
 };

@@ -34,6 +34,8 @@ it.each([
   [new UnavailableError("no b", { code: "base_model_missing", hint: "open the engine with it" }), "--model"],
   [new InsufficientMemoryError("the weights", 2, 1, "models"), "raise --memory-limit"],
   [new InsufficientMemoryError("the weights", 2, 1, "models"), "with --gpu-layers"],
+  [new InsufficientMemoryError("a pass", 2, 1, "memoryBudget"), "shorter rows"],
+  [new InsufficientMemoryError("all weights", 2, 1, "model"), "train an adapter"],
   [
     new ConflictError("m is there", { code: "model_exists", hint: "or ask for it with return_existing" }),
     "another name",
