@@ -251,7 +251,8 @@ void writes(Loaded& m) {
       two(*m.backend, m.backend->train_adapter(lora, 4, nullptr));
   trained(one);
   using Part = Trainable::Part;
-  for (Part part : {Part::value, Part::moment1, Part::moment2}) two.write(part, one.read(part, 0, one.trainable().tensors().size()), 1);
+  for (Part part : {Part::value, Part::moment1, Part::moment2})
+    two.write(part, one.read(part, 0, one.trainable().tensors().size()), 1);
   expect(two.trainable().steps() == 1, "the steps written");
   const auto logprobs = [&](Trainer& t) { return t.evaluate(rows, t.trainable().version()).logprobs; };
   expect(logprobs(one) == logprobs(two), "the values written are those evaluated");
