@@ -2,6 +2,7 @@
 // which tasks use. A handle that is closed lets go of its state between two tasks.
 #pragma once
 #include "../backends/backend.h"
+#include "../executor/freed_memory.h"
 #include "../inference/id_table.h"
 #include "../inference/step.h"
 #include "../training/open_trainers.h"
@@ -53,6 +54,7 @@ struct ModelHandle {
 
 // What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
 struct TrainerState {
+  executor::FreedMemory freed;
   std::shared_ptr<ModelState> model;
   std::unique_ptr<training::Trainer> trainer;
 };

@@ -1,7 +1,10 @@
-// What a training pass takes from the system is what it was allowed, never more.
+// What training takes from the system: a pass no more than it was allowed, and a trainer nothing once it is closed.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { openRuntime } from "../../src/runtime/runtime.js";
+import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseAdapter, loadCase } from "./referenceModel.js";
 
 const MiB = 2 ** 20;
@@ -14,6 +17,7 @@ function memory(): { now: number; peak: number } {
   const of = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)![1]) * 1024;
   return { now: of("VmRSS"), peak: of("VmHWM") };
 }
+const isGlibc = "glibcVersionRuntime" in (process.report.getReport() as { header: object }).header;
 const resetPeak = () => writeFileSync("/proc/self/clear_refs", "5");
 
 function canResetPeak(): boolean {
@@ -47,3 +51,26 @@ it.runIf(canResetPeak())("a pass takes the memory that it is allowed, and no mor
   trainer.close();
   model.close();
 });
+
+it.runIf(existsSync("/proc/self/status") && isGlibc)(
+  "a trainer gives back what it took when it is closed",
+  async () => {
+    const folder = await openWeightFolder(fileURLToPath(new URL("../../models/tiny", import.meta.url)));
+    const model = await openRuntime().load({ ...folder, dtype: "bfloat16", kvPages: 1 });
+    const targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+    const open = () => model.trainAdapter({ rank: 512, alpha: 16, rslora: false, targets }, { seed: 1n });
+    const asked = await open();
+    const before = memory().now;
+    const trainers = [await open(), await open(), await open()];
+    // Lies behind the others, so that the allocator's heap cannot simply end before them.
+    const last = await open();
+    const grown = memory().now - before;
+    expect(grown).toBeGreaterThan(3 * OTHERS);
+    for (const trainer of trainers) trainer.close();
+    // Comes after what closing leaves to be done.
+    await asked.zeroGrad();
+    expect(memory().now - before).toBeLessThan(grown / 2);
+    for (const trainer of [asked, last]) trainer.close();
+    model.close();
+  },
+);
