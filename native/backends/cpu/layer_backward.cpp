@@ -296,14 +296,17 @@ struct LayerBackward {
 
   // dx of the rows that are read, which it begins with, to where they stand among all.
   void spread_read() const {
-    int of_read = int(a.read->size());
-    for (int t = batch.rows - 1; t >= 0; t--) {
-      const bool is_read = of_read > 0 && a.row(of_read - 1) == t;
-      if (!is_read)
-        std::memset(dx.at(t), 0, dx.ld * sizeof(float));
-      else if (--of_read != t)
-        std::memcpy(dx.at(t), dx.at(of_read), dx.ld * sizeof(float));
-    }
+    const Rows x = dx.as_rows();
+    each_stripe(all, x, batch.rows, [&](int64_t at, size_t bytes) {
+      int of_read = int(a.read->size());
+      for (int t = batch.rows - 1; t >= 0; t--) {
+        const bool is_read = of_read > 0 && a.row(of_read - 1) == t;
+        if (!is_read)
+          std::memset(x.at(t) + at, 0, bytes);
+        else if (--of_read != t)
+          std::memcpy(x.at(t) + at, x.at(of_read) + at, bytes);
+      }
+    });
   }
 
   // Gradient of a token's key or value: its own slot, then the copies.

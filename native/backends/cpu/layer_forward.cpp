@@ -277,13 +277,16 @@ LayerActivations kept_or_not(const Model& m, int layer, const LayerActivations& 
 }
 
 // Brings the rows that are read together, of x_in in x_mid.
-Matrix take_read(const LayerActivations& a) {
-  for (int to = 0; to < int(a.read->size()); to++) {
-    const int from = a.row(to);
-    if (a.x_mid.at(to) != a.x_in.at(from))
-      std::memcpy(a.x_mid.at(to), a.x_in.at(from), size_t(a.x_in.ld) * sizeof(float));
-    if (from != to) std::memcpy(a.attention.at(to), a.attention.at(from), size_t(a.attention.ld) * a.attention.elem);
-  }
+Matrix take_read(Team& team, const LayerActivations& a) {
+  const int count = int(a.read->size());
+  const auto take = [&](const Rows& to, const Rows& from) {
+    each_stripe(team, from, count, [&](int64_t at, size_t bytes) {
+      for (int i = 0; i < count; i++)
+        if (to.at(i) != from.at(a.row(i))) std::memcpy(to.at(i) + at, from.at(a.row(i)) + at, bytes);
+    });
+  };
+  take(a.x_mid.as_rows(), a.x_in.as_rows());
+  take(a.attention, a.attention);
   return a.x_mid;
 }
 
@@ -307,7 +310,7 @@ void project_outputs(Team& team, const Model& m, const Batch& batch, int layer, 
   std::span<const AdapterRows> adapted = batch.adapted;
   std::vector<AdapterRows> of_read;
   if (a.read) {
-    a.x_in = take_read(a);
+    a.x_in = take_read(team, a);
     for (const AdapterRows& s : batch.adapted)
       if (const int from = place_among(*a.read, s.row0), end = place_among(*a.read, s.row0 + s.rows); from < end)
         of_read.push_back({from, end - from, s.adapter});

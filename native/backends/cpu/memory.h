@@ -120,6 +120,7 @@ struct Matrix {
   int64_t ld = 0;  // elements from one row to the next
   float* at(int64_t row, int64_t col = 0) const { return data + row * ld + col; }
   Matrix from(int64_t row) const { return data ? Matrix{at(row), ld} : *this; }
+  Rows as_rows() const { return {reinterpret_cast<char*>(data), ld, int(sizeof(float))}; }
   explicit operator bool() const { return data != nullptr; }
 };
 

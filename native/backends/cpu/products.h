@@ -75,6 +75,16 @@ template <class F> void each_rows(Team& team, int rows, int n, F&& f) {
   });
 }
 
+// Moves within `rows` rows that depend on each other: f(offset in bytes, bytes) for stripes of columns.
+template <class F> void each_stripe(Team& team, const Rows& x, int rows, F&& f) {
+  constexpr int64_t kStripe = 1 << 10, kWorthSharing = 1 << 15;  // bytes
+  const int64_t row_bytes = x.ld * x.elem, stripe = rows * row_bytes >= kWorthSharing ? kStripe : row_bytes;
+  team.each((row_bytes + stripe - 1) / stripe, [&](int64_t chunk, int) {
+    const int64_t from = chunk * stripe;
+    f(from, size_t(std::min(stripe, row_bytes - from)));
+  });
+}
+
 // Rows with their codes, in `store`, where one of the weights that they will be multiplied with takes them.
 inline Input with_codes(Team& team, const Kernels& k, const Rows& x, int rows, const Linear* const* weights, int count,
                         CodeStore& store) {
