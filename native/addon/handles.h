@@ -2,7 +2,7 @@
 // which tasks use. A handle that is closed lets go of its state between two tasks.
 #pragma once
 #include "../backends/backend.h"
-#include "../executor/freed_memory.h"
+#include "../executor/machine.h"
 #include "../inference/id_table.h"
 #include "../inference/step.h"
 #include "../training/open_trainers.h"
@@ -54,9 +54,15 @@ struct ModelHandle {
 
 // What tasks use; destroyed by the dispatcher between two tasks, or with the last task that holds it.
 struct TrainerState {
-  executor::FreedMemory freed;
   std::shared_ptr<ModelState> model;
   std::unique_ptr<training::Trainer> trainer;
+
+  ~TrainerState() {
+    constexpr int64_t kWorthGivingBack = int64_t(16) << 20;  // what takes milliseconds
+    const bool worthwhile = trainer && trainer->trainable().bytes() >= kWorthGivingBack;
+    trainer.reset(), model.reset();
+    if (worthwhile) executor::give_back_freed_memory();
+  }
 };
 
 struct PassState {

@@ -202,7 +202,6 @@ napi_value Model::make_trainer(training::OpenTrainers::Place place,
         auto trainer = std::make_shared<TrainerState>();
         trainer->model = state;
         trainer->trainer = std::make_unique<training::Trainer>(*state->backend, make(*state->backend));
-        trainer->freed.bytes = trainer->trainer->trainable().bytes();
         return trainer;
       },
       [handle = handle_, place = std::move(place)](Js js, std::shared_ptr<TrainerState> trainer) {

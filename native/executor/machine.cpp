@@ -21,6 +21,9 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #ifdef __APPLE__
 #include <mach/mach.h>
 #include <pthread/qos.h>
@@ -169,6 +172,12 @@ int64_t available_memory() {
   return GlobalMemoryStatusEx(&status) ? int64_t(status.ullAvailPhys) : kUnknownMemory;
 #else
   return kUnknownMemory;
+#endif
+}
+
+void give_back_freed_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
 #endif
 }
 

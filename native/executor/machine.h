@@ -16,6 +16,10 @@ int whole_cores(double quota);
 // Bytes that could be taken now without swapping, also by the limits of the process and of its control group.
 int64_t available_memory();
 
+// What many small pieces of memory took goes back to the system, once they are freed: glibc keeps it where something
+// behind it is in use.
+void give_back_freed_memory();
+
 // Zeroed memory on large pages, which takes no room until it is touched: reading gigabytes of weights through small
 // pages would miss the processor's table of pages every 4 KiB. Null where the system has none to offer, or `bytes` are
 // too few to fill one.
