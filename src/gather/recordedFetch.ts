@@ -76,7 +76,10 @@ function recordStream(onCompletion: (completion: ChatCompletion) => void): Trans
   });
 }
 
-type OpenChoice = ChatCompletionChoice & { calls: ToolCall[]; ended: boolean };
+type OpenChoice = Omit<ChatCompletionChoice, "finish_reason"> & {
+  calls: ToolCall[];
+  finish_reason: ChatCompletionChoice["finish_reason"] | null;
+};
 
 /** Chunks put back together. */
 class CompletionAssembly {
@@ -104,10 +107,7 @@ class CompletionAssembly {
         choice.logprobs.content.push(...part.logprobs.content);
       }
       if (part.token_ids) choice.token_ids = [...(choice.token_ids ?? []), ...part.token_ids];
-      if (part.finish_reason) {
-        choice.finish_reason = part.finish_reason;
-        choice.ended = true;
-      }
+      if (part.finish_reason) choice.finish_reason = part.finish_reason;
       if (part.stop_reason != null) choice.stop_reason = part.stop_reason;
       if (part.sampling_settings) choice.sampling_settings = part.sampling_settings;
     }
@@ -115,12 +115,16 @@ class CompletionAssembly {
 
   /** null: an error ended it. */
   completion(): ChatCompletion | null {
-    if (this.#first === null || this.#choices.some(({ ended }) => !ended)) return null;
+    if (this.#first === null) return null;
     const { id, created, model, system_fingerprint = "" } = this.#first;
-    const choices = this.#choices.map(({ calls, ended: _, ...choice }) => {
+    const choices: ChatCompletionChoice[] = [];
+    // One that never began has left a hole.
+    for (const open of this.#choices as (OpenChoice | undefined)[]) {
+      if (!open?.finish_reason) return null;
+      const { calls, finish_reason, ...choice } = open;
       if (calls.length > 0) choice.message.tool_calls = calls;
-      return choice;
-    });
+      choices.push({ ...choice, finish_reason });
+    }
     return {
       id,
       object: "chat.completion",
@@ -149,11 +153,10 @@ class CompletionAssembly {
         reasoning: null,
       },
       logprobs: null,
-      finish_reason: "stop",
+      finish_reason: null,
       stop_reason: null,
       token_ids: null,
       calls: [],
-      ended: false,
     };
     return this.#choices[index]!;
   }
