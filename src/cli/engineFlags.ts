@@ -117,13 +117,16 @@ export function isGiven(values: EngineValues, name: keyof EngineValues): boolean
   return value !== undefined && !isDeepStrictEqual(value, readEnvironment<unknown>(name, engineFlags[name]));
 }
 
+const givenOnnxFlag = (values: EngineValues) =>
+  (["onnx-variant", "execution-provider"] as const).find((name) => isGiven(values, name));
+
 /** @throws UsageError for options of what there is none of. */
 function checkEffect(values: EngineValues): void {
   const { model, device = "cpu" } = values;
   if (values["gpu-layers"] && device === "cpu" && isGiven(values, "gpu-layers")) {
     throw new UsageError("--gpu-layers is of a GPU, and the cpu computes: name one with --device");
   }
-  const ofOnnx = (["onnx-variant", "execution-provider"] as const).find((name) => isGiven(values, name));
+  const ofOnnx = givenOnnxFlag(values);
   if (ofOnnx && model === undefined) throw new UsageError(`--${ofOnnx} is of models in ONNX: name one with --model`);
 }
 
@@ -139,11 +142,12 @@ export function readEngineOptions(values: EngineValues): EngineOptions {
     targets: values["adapter-target"],
   });
   const onnx = withoutUndefined({ variant: values["onnx-variant"], executionProvider: values["execution-provider"] });
-  const asksForOnnx = isGiven(values, "onnx-variant") || isGiven(values, "execution-provider");
   return withoutUndefined<EngineOptions>({
     // Of one model they ask for its ONNX, whatever else its folder has; of several, nobody knows of which.
     models:
-      asksForOnnx && values.model?.length === 1 ? values.model.map((model) => ({ ...model, onnx })) : values.model,
+      givenOnnxFlag(values) && values.model?.length === 1
+        ? values.model.map((model) => ({ ...model, onnx }))
+        : values.model,
     device: values.device,
     gpuLayers: values["gpu-layers"],
     precision: values.precision,

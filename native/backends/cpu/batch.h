@@ -1,7 +1,6 @@
 // What a pass computes over: rows of tokens, and the sequences and adapters that they belong to.
 #pragma once
 #include <algorithm>
-#include <span>
 #include <vector>
 
 #include "adapter.h"
