@@ -194,6 +194,13 @@ napi_value Model::release_adapter(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
+napi_value Model::adapter_bytes(const Arguments& arguments) {
+  handle_->require_open();
+  const Argument version = arguments.at(0, "version");
+  const AdapterRef adapter = handle_->adapter(version);
+  return arguments.js.number(adapter ? double(adapter->bytes()) : 0);
+}
+
 napi_value Model::make_trainer(training::OpenTrainers::Place place,
                                std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make) {
   return handle_->environment->start(
@@ -394,6 +401,7 @@ void define_model(Js js) {
        describe<&Model::close_slot>("closeSlot"), describe<&Model::step>("step"),
        describe<&Model::copy_pages>("copyPages"), describe<&Model::copy_recurrent_states>("copyRecurrentStates"),
        describe<&Model::load_adapter>("loadAdapter"), describe<&Model::release_adapter>("releaseAdapter"),
+       describe<&Model::adapter_bytes>("adapterBytes"),
        describe<&Model::train_adapter>("trainAdapter"), describe<&Model::train_weights>("trainWeights"),
        describe<&Model::close>("close")});
 }

@@ -17,6 +17,7 @@ class Model {
   napi_value copy_recurrent_states(const Arguments&);  // (from, to)
   napi_value load_adapter(const Arguments&);           // (spec, tensors) -> promise of the version
   napi_value release_adapter(const Arguments&);        // (version)
+  napi_value adapter_bytes(const Arguments&);          // (version) -> number
   napi_value train_adapter(const Arguments&);          // (spec, seed, tensors | null) -> promise of a Trainer
   napi_value train_weights(const Arguments&);          // () -> promise of a Trainer
   napi_value close(const Arguments&);

@@ -25,6 +25,7 @@ namespace anneal::backends {
 class Adapter {
  public:
   virtual ~Adapter() = default;
+  virtual int64_t bytes() const = 0;  // that serving it takes
 };
 using AdapterRef = std::shared_ptr<const Adapter>;  // null: the base model
 

@@ -475,6 +475,8 @@ export interface DeviceModel {
   discardState?(kept: KeptState): void;
   /** Freed when no step, pass or trainer uses it any more. */
   releaseAdapter(version: number): void;
+  /** Bytes that serving a version takes here. */
+  adapterBytes(version: number): number;
   /** `kept`: where the device keeps states itself, the one to go on from; `withMoments`: with its moments. */
   trainAdapter(
     spec: AdapterSpec,

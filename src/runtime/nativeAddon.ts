@@ -100,6 +100,7 @@ export interface NativeModel {
   copyRecurrentStates(from: Int32Array, to: Int32Array): void;
   loadAdapter(spec: AdapterSpec, tensors: NativeTensor[]): Promise<number>;
   releaseAdapter(version: number): void;
+  adapterBytes(version: number): number;
   trainAdapter(spec: AdapterSpec, seed: bigint, tensors: NativeTensor[] | null): Promise<NativeTrainer>;
   trainWeights(): Promise<NativeTrainer>;
   close(): void;

@@ -101,6 +101,10 @@ export class NativeDeviceModel implements DeviceModel {
     this.#native.releaseAdapter(version);
   }
 
+  adapterBytes(version: number): number {
+    return this.#native.adapterBytes(version);
+  }
+
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
     this.#require("training the adapter", adapterTrainingBytes(this.config, spec, this.dtype), "adapter");
     const tensors = options.tensors ? tensorList(options.tensors) : null;

@@ -100,7 +100,7 @@ export interface EngineOptions {
   kvCache?: KvCache;
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
-  /** Bytes that weights and KV pages may take; default: three quarters of what is available. */
+  /** Bytes that weights, KV pages, adapters and training may take; default: for weights and pages three quarters of what is available. */
   memoryLimit?: number;
   /** Where the engine says what it does. Default: it says nothing. */
   logger?: Logger;
@@ -127,7 +127,10 @@ export interface EngineOptions {
   tokenBudget?: number;
   /** Requests waiting before further ones are refused with 429; default 2048. */
   maxQueue?: number;
-  /** Adapter versions kept loaded while nobody uses them; default 16. */
+  /**
+   * Adapter versions kept loaded while nobody uses them, as far as they fit an eighth of the memory that the models leave, but one
+   * at least; default 16.
+   */
   maxIdleAdapters?: number;
   /** Models that jobs train at once; jobs of further ones wait. They share the memory for activations. Default 4. */
   maxTrainingJobs?: number;

@@ -284,6 +284,18 @@ describe("training", () => {
     await expect(trainer.write("moment2", negative)).rejects.toMatchObject({ code: "invalid_argument" });
   });
 
+  it("publishes what takes no more than the same adapter loaded", async () => {
+    const { spec, tensors } = await caseAdapter("qwen3");
+    const learner = await model.trainAdapter(spec, { seed: 1n, tensors });
+    const [published, loaded] = [await learner.publish(), await model.loadAdapter(spec, tensors)];
+    const bytes = model.adapterBytes(loaded);
+    expect(bytes).toBeGreaterThan([...tensors.values()].reduce((sum, { data }) => sum + data.length, 0));
+    expect(model.adapterBytes(published)).toBe(bytes);
+    for (const version of [published, loaded]) model.releaseAdapter(version);
+    expect((await failure(() => model.adapterBytes(loaded))).param).toBe("version");
+    learner.close();
+  });
+
   it.skipIf(isGpu)("of all weights excludes adapters and other trainers", async () => {
     expect((await failure(() => model.trainWeights())).code).toBe("conflict");
     const other = await loadCase("llama_linear", { kvPages: 4 });
@@ -359,6 +371,7 @@ it("takes nothing but what it asks for, whatever is passed", async () => {
     [model, "copyPages", [ids(0, 1), ids(2, 3)]],
     [model, "loadAdapter", [spec, values]],
     [model, "releaseAdapter", [1]],
+    [model, "adapterBytes", [1]],
     [model, "trainAdapter", [spec, { seed: 1n, tensors: values }]],
     [trainer, "forward", [[{ tokens: ids(1, 2, 3) }], { memoryBudget: 10 }]],
     [trainer, "evaluate", [[{ tokens: ids(1, 2, 3) }], { adapter: 0 }]],

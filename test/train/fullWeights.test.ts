@@ -46,6 +46,31 @@ type Choice = Awaited<ReturnType<typeof answer>>;
 const numbers = (choice: Choice) => choice.logprobs!.content!.map(({ logprob }) => logprob);
 
 describe("a session of all weights", () => {
+  it("saves weights that serve a request to its end when its model and they are deleted meanwhile", async () => {
+    await using engine = await Engine.open({ home });
+    const model = await newModel(engine);
+    const session = await engine.training.open(model, { weights: "full" });
+    const saved = await session.saveState();
+    await session.close();
+    const other = await engine.models.create({ project: "p", name: "on-it", base_model: saved.base_model });
+    const stream = await engine.chat.completions.create({
+      ...greedy,
+      model: "local/p/on-it",
+      max_tokens: 300,
+      min_tokens: 300,
+      stream: true,
+    });
+    let tokens = 0;
+    for await (const { choices } of stream) {
+      tokens += choices[0]?.logprobs?.content?.length ?? 0;
+      if (tokens !== 3) continue;
+      await engine.models.delete(other.id);
+      await engine.baseModels.delete(saved.base_model);
+    }
+    expect(tokens).toBe(300);
+    await expect(answer(engine, saved.base_model)).rejects.toMatchObject({ code: "model_not_found" });
+  });
+
   it("learns, samples the live weights, and saves what is served with the same bits, then and after reopening", async () => {
     let live: Choice;
     let saved: SavedWeights;

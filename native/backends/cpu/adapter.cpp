@@ -29,29 +29,34 @@ void NextVersion::pack(const Kernels& k, const Matrix& src, int rows, int cols, 
     pieces_.push_back({src, rows, cols, transposed, to.data(), first, std::min(per, panels - first)});
 }
 
-NextVersion::NextVersion(const ModelSpec& m, const Kernels& k, const LoraSpec& spec, bool backward,
+NextVersion::NextVersion(const ModelSpec& m, const Kernels& k, const LoraSpec& spec, bool transposes,
                          const LoraValues& values) {
-  version_->rank = spec.rank;
-  version_->scale = spec.scale();
-  version_->layers.resize(m.layers.size());
+  if (transposes) transposes_ = std::make_shared<AdapterPanels>();
+  for (AdapterPanels* panels : {static_cast<AdapterPanels*>(version_.get()), transposes_.get()}) {
+    if (!panels) continue;
+    panels->rank = spec.rank;
+    panels->scale = spec.scale();
+    panels->layers.resize(m.layers.size());
+  }
   for (int l = 0; l < int(m.layers.size()); l++) {
     for (int p = 0; p < kProjections; p++) {
       if (!spec.adapts(m.layers[l], p)) continue;
       const ProjectionShape shape = projection_shape(m, l, p);
-      LowRank& low = version_->layers[l][p];
       const Matrix a = values(l, p, false), b = values(l, p, true);
+      LowRank& low = version_->layers[l][p];
       pack(k, a, spec.rank, shape.inputs, false, low.a);
       pack(k, b, shape.outputs, spec.rank, false, low.b);
-      if (!backward) continue;
-      pack(k, a, spec.rank, shape.inputs, true, low.a_t);
-      pack(k, b, shape.outputs, spec.rank, true, low.b_t);
+      if (!transposes) continue;
+      LowRank& transposed = transposes_->layers[l][p];
+      pack(k, a, spec.rank, shape.inputs, true, transposed.a);
+      pack(k, b, shape.outputs, spec.rank, true, transposed.b);
     }
   }
 }
 
-std::shared_ptr<AdapterVersion> NextVersion::fill(const Kernels& k, Pool& pool) {
-  if (!Team(pool).each(int64_t(pieces_.size()), [&](int64_t i, int) { pieces_[i].run(k); })) return nullptr;
-  return std::move(version_);
+TrainedVersion NextVersion::fill(const Kernels& k, Pool& pool) {
+  if (!Team(pool).each(int64_t(pieces_.size()), [&](int64_t i, int) { pieces_[i].run(k); })) return {};
+  return {std::move(version_), std::move(transposes_)};
 }
 
 }  // namespace anneal::cpu

@@ -10,15 +10,14 @@
 
 namespace anneal::cpu {
 
-// y += B (s (A x)) of one projection. Ranks are padded to whole panels with zeros.
+// y += B (s (A x)) of one projection: panels of A [rank][k] and B [n][rank], or of the transposes of both. Ranks are
+// padded to whole panels with zeros.
 struct LowRank {
-  Buffer a, b;      // panels of A [rank][k] and B [n][rank]
-  Buffer a_t, b_t;  // panels of their transposes, for backward; empty in versions that are only served
+  Buffer a, b;
   explicit operator bool() const { return a.data() != nullptr; }
 };
 
-class AdapterVersion final : public backends::Adapter {
- public:
+struct AdapterPanels {
   int rank = 0;
   float scale = 1;
   std::vector<std::array<LowRank, kProjections>> layers;
@@ -31,9 +30,21 @@ class AdapterVersion final : public backends::Adapter {
     int64_t sum = 0;
     for (const auto& projections : layers)
       for (const LowRank& low : projections)
-        for (const Buffer* panels : {&low.a, &low.b, &low.a_t, &low.b_t}) sum += int64_t(panels->size());
+        for (const Buffer* panels : {&low.a, &low.b}) sum += int64_t(panels->size());
     return sum;
   }
+};
+
+// What is served.
+class AdapterVersion final : public backends::Adapter, public AdapterPanels {
+ public:
+  int64_t bytes() const override { return AdapterPanels::bytes(); }
+};
+
+// A version, and its transposes, which backward reads: of one that is trained, and only as long as it is.
+struct TrainedVersion {
+  std::shared_ptr<const AdapterVersion> version;
+  std::shared_ptr<const AdapterPanels> transposes;
 };
 
 // An adapter that this backend made.
@@ -47,9 +58,10 @@ using LoraValues = std::function<Matrix(int layer, int projection, bool b)>;
 // A version whose memory is taken before the values are final: filling it takes none.
 class NextVersion {
  public:
-  NextVersion(const ModelSpec&, const Kernels&, const LoraSpec&, bool backward, const LoraValues&);
-  // Null if aborted. Once.
-  std::shared_ptr<AdapterVersion> fill(const Kernels&, Pool&);
+  // `transposes`: whether it has them.
+  NextVersion(const ModelSpec&, const Kernels&, const LoraSpec&, bool transposes, const LoraValues&);
+  // Nulls if aborted. Once.
+  TrainedVersion fill(const Kernels&, Pool&);
 
  private:
   // Panels [first, first + count) of src[n][k], or of its transpose.
@@ -64,6 +76,7 @@ class NextVersion {
   void pack(const Kernels&, const Matrix& src, int rows, int cols, bool transposed, Buffer& to);
 
   std::shared_ptr<AdapterVersion> version_ = std::make_shared<AdapterVersion>();
+  std::shared_ptr<AdapterPanels> transposes_;  // null: it has none
   std::vector<Packing> pieces_;
 };
 

@@ -191,7 +191,7 @@ AdapterRef CpuBackend::load_adapter(const LoraSpec& lora, const AdapterValues& v
     return Matrix{const_cast<float*>(values(layer, p, b)),
                   b ? lora.rank : projection_shape(model_->spec, layer, p).inputs};
   });
-  return version.fill(model_->kernels, pool_);
+  return version.fill(model_->kernels, pool_).version;
 }
 
 std::unique_ptr<Trainable> CpuBackend::train_adapter(const LoraSpec& lora, uint64_t seed, const AdapterValues* values) {

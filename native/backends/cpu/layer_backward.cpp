@@ -24,7 +24,7 @@ struct LayerBackward {
   const Batch& batch;
   int layer;
   const LayerActivations& a;
-  const AdapterVersion* adapter;
+  const AdapterPanels* adapter;  // transposes
   const LayerGradients& wanted;
   bool input_gradient;
   const Matrix& dx;
@@ -46,7 +46,7 @@ struct LayerBackward {
 
   BackTerm term(int p, const Rows& dy, const RunScratch& run) const {
     BackTerm t{dy, &w.projections[p], mem.transpose_layers ? mem.transposed[p].data() : nullptr, run.g[p]};
-    if (lora(p)) t.a_t = adapter->layers[layer][p].a_t.data(), t.rank = adapter->rank;
+    if (lora(p)) t.a_t = adapter->layers[layer][p].a.data(), t.rank = adapter->rank;
     return t;
   }
 
@@ -57,7 +57,7 @@ struct LayerBackward {
     team.each((rows + kLoraRows - 1) / kLoraRows, [&](int64_t chunk, int worker) {
       const int row = int(chunk) * kLoraRows, n = std::min(kLoraRows, rows - row);
       float* sums = ws.workers[worker].tile.floats();
-      k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b_t.data(), w.projections[p].n, columns / kLanes, sums,
+      k.gemm(dy.at(row), dy.ld, n, adapter->layers[layer][p].b.data(), w.projections[p].n, columns / kLanes, sums,
              columns, false);
       k.round_rows(sums, columns, n, columns, adapter->scale, run.g[p].at(row), run.g[p].ld);
     });
@@ -474,7 +474,7 @@ struct LayerBackward {
 }  // namespace
 
 void layer_backward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
-                    const AdapterVersion* adapter, const LayerGradients& wanted, bool input_gradient, const Matrix& dx,
+                    const AdapterPanels* adapter, const LayerGradients& wanted, bool input_gradient, const Matrix& dx,
                     Workspace& ws, BackwardMemory& memory) {
   LayerBackward{team, m, batch, layer, a, adapter, wanted, input_gradient, dx, ws, memory}.run();
 }

@@ -141,7 +141,8 @@ class AdapterParameters final : public Parameters {
     refresh();
   }
   bool full() const override { return false; }
-  AdapterRef version() const override { return version_; }
+  AdapterRef version() const override { return trained_.version; }
+  std::shared_ptr<const AdapterPanels> transposes() const override { return trained_.transposes; }
 
  protected:
   void take_next() override {
@@ -152,8 +153,8 @@ class AdapterParameters final : public Parameters {
   void publish() override {
     auto made = next_->fill(kernels_, pool_);
     next_.reset();
-    if (!made) throw Aborted();
-    version_ = std::move(made);
+    if (!made.version) throw Aborted();
+    trained_ = std::move(made);
   }
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
     ModelGradients g;
@@ -167,7 +168,7 @@ class AdapterParameters final : public Parameters {
     return g;
   }
   // The version in use, and the one that takes its place.
-  int64_t version_bytes() const override { return 2 * static_cast<const AdapterVersion&>(*version_).bytes(); }
+  int64_t version_bytes() const override { return 2 * (trained_.version->bytes() + trained_.transposes->bytes()); }
 
  private:
   // A, or the rows of B that are a projection's.
@@ -191,7 +192,7 @@ class AdapterParameters final : public Parameters {
   const Model& model_;
   LoraSpec spec_;
   AdapterPlaces places_;
-  AdapterRef version_;
+  TrainedVersion trained_;
   std::optional<NextVersion> next_;
 };
 
@@ -225,6 +226,7 @@ class WeightParameters final : public Parameters {
   }
   bool full() const override { return true; }
   AdapterRef version() const override { return nullptr; }
+  std::shared_ptr<const AdapterPanels> transposes() const override { return nullptr; }
 
  protected:
   void take_next() override { next_.reserve(model_.weights->panels.size()); }

@@ -42,6 +42,8 @@ class Parameters : public backends::PartTrainable {
 
   int64_t bytes() const override;
   virtual bool full() const = 0;
+  // Of version(); null for full training.
+  virtual std::shared_ptr<const AdapterPanels> transposes() const = 0;
   void refresh() override {
     take_next();
     publish();

@@ -15,6 +15,7 @@ class Pass final : public backends::PartPass {
         pool_(pool),
         trainable_(trainable),
         adapter_(std::move(adapter)),
+        transposes_(trainable ? trainable->transposes() : nullptr),
         slot_(std::move(slot)),
         memory_(slot_->take()) {
     if (!memory_) memory_ = std::make_unique<TrainMemory>();
@@ -58,6 +59,7 @@ class Pass final : public backends::PartPass {
   Pool& pool_;
   Parameters* trainable_;
   AdapterRef adapter_;
+  std::shared_ptr<const AdapterPanels> transposes_;  // of what is trained, unless it is all weights
   std::shared_ptr<TrainMemorySlot> slot_;
   std::unique_ptr<TrainMemory> memory_;
   std::vector<std::vector<int32_t>> tables_;  // block table of each row
@@ -365,7 +367,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
       again.x_out = {};
       layer_forward(team, m_, batch, l, again, mem.workspace);
     }
-    layer_backward(team, m_, batch, l, a, version(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x,
+    layer_backward(team, m_, batch, l, a, transposes_.get(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x,
                    mem.workspace, mem.backward);
   }
   // Embedding rows take the gradients of their tokens in row order, after the head's when tied.

@@ -14,6 +14,7 @@ namespace {
 // A version of an adapter, of either's layers.
 struct SplitAdapter final : backends::Adapter {
   backends::AdapterRef first, second;
+  int64_t bytes() const override { return first->bytes() + second->bytes(); }
 };
 
 const SplitAdapter* parts_of(const backends::AdapterRef& adapter) {

@@ -17,6 +17,7 @@ struct LowRank {
 
 class AdapterVersion final : public backends::Adapter {
  public:
+  int64_t bytes() const override { return memory.bytes(); }
   int rank = 0;
   float scale = 1;
   std::vector<std::array<LowRank, kProjections>> layers;

@@ -1,14 +1,44 @@
+import { once, type Release } from "../../semaphore.js";
 import type { BaseModel } from "./baseModel.js";
 import { diagnostics } from "./diagnostics.js";
 
-interface Entry {
-  base: BaseModel;
-  modelId: string;
-  version: Promise<number>;
+class Entry {
+  /** Id of the version on the device, once it has been loaded. */
+  readonly version: Promise<number>;
+  bytes = 0;
   /** Requests that pin it. */
-  users: number;
+  users = 0;
   /** Set once it may no longer be handed out; its version goes with its last user. */
-  dropped: boolean;
+  dropped = false;
+  #unload: () => void = () => {};
+
+  constructor(
+    base: BaseModel,
+    readonly modelId: string,
+    version: number | Promise<number>,
+    count: (bytes: number) => Release,
+  ) {
+    const loaded = (id: number) => {
+      this.bytes = base.device.adapterBytes(id);
+      const uncount = count(this.bytes);
+      this.#unload = () => {
+        uncount();
+        base.device.releaseAdapter(id);
+      };
+      return id;
+    };
+    this.version = typeof version === "number" ? Promise.resolve(loaded(version)) : version.then(loaded);
+  }
+
+  drop(): void {
+    this.dropped = true;
+    if (this.users === 0) this.#unload();
+  }
+
+  leave(): void {
+    this.users--;
+    if (this.dropped && this.users === 0) this.#unload();
+  }
 }
 
 export interface PinnedAdapter {
@@ -18,6 +48,13 @@ export interface PinnedAdapter {
   release(): void;
 }
 
+export interface AdapterLimits {
+  /** Versions that are kept while nobody uses them. */
+  maxIdle: number;
+  /** Bytes that these may take; the one that was used last is kept all the same. */
+  maxIdleBytes: number;
+}
+
 /**
  * Adapter versions on their devices, by model and step. A version that requests use stays, which lru-cache has no notion of;
  * of the others the most recently used are kept.
@@ -25,12 +62,18 @@ export interface PinnedAdapter {
 export class AdapterCache {
   /** In order of last use. */
   readonly #entries = new Map<string, Entry>();
-  readonly #maxIdle: number;
+  readonly #limits: AdapterLimits;
+  readonly #count: (bytes: number) => Release;
   readonly #load: (base: BaseModel, modelId: string, step: number) => Promise<number>;
 
-  /** `load` puts a checkpoint's adapter on the device and returns its version. */
-  constructor(maxIdle: number, load: (base: BaseModel, modelId: string, step: number) => Promise<number>) {
-    this.#maxIdle = maxIdle;
+  /** `load` puts a checkpoint's adapter on the device and returns its version; `count` counts the memory of one until it is released. */
+  constructor(
+    limits: AdapterLimits,
+    count: (bytes: number) => Release,
+    load: (base: BaseModel, modelId: string, step: number) => Promise<number>,
+  ) {
+    this.#limits = limits;
+    this.#count = count;
     this.#load = load;
   }
 
@@ -39,22 +82,18 @@ export class AdapterCache {
     const key = `${modelId}:${step}`;
     let entry = this.#entries.get(key);
     if (!entry) {
-      entry = { base, modelId, version: this.#load(base, modelId, step), users: 0, dropped: false };
+      entry = new Entry(base, modelId, this.#load(base, modelId, step), this.#count);
       diagnostics.adapterLoad.publish({ modelId, step });
     }
     this.#touch(key, entry);
     entry.users++;
     try {
       const version = await entry.version;
-      let released = false;
-      return {
-        version,
-        release: () => {
-          if (released) return;
-          released = true;
-          this.#release(entry);
-        },
-      };
+      const release = once(() => {
+        entry.leave();
+        this.#trim();
+      });
+      return { version, release };
     } catch (error) {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
       throw error;
@@ -66,8 +105,8 @@ export class AdapterCache {
     const key = `${modelId}:${step}`;
     const replaced = this.#entries.get(key);
     this.#entries.delete(key);
-    if (replaced) this.#drop(replaced);
-    this.#touch(key, { base, modelId, version: Promise.resolve(version), users: 0, dropped: false });
+    replaced?.drop();
+    this.#touch(key, new Entry(base, modelId, version, this.#count));
     this.#trim();
   }
 
@@ -77,7 +116,7 @@ export class AdapterCache {
       if (entry.modelId !== modelId) continue;
       if (steps && !steps.some((step) => key === `${modelId}:${step}`)) continue;
       this.#entries.delete(key);
-      this.#drop(entry);
+      entry.drop();
     }
   }
 
@@ -90,32 +129,15 @@ export class AdapterCache {
     this.#entries.set(key, entry);
   }
 
-  #release(entry: Entry): void {
-    entry.users--;
-    if (entry.dropped && entry.users === 0) this.#unload(entry);
-    else this.#trim();
-  }
-
-  #drop(entry: Entry): void {
-    entry.dropped = true;
-    if (entry.users === 0) this.#unload(entry);
-  }
-
-  #unload(entry: Entry): void {
-    entry.version.then(
-      (version) => entry.base.device.releaseAdapter(version),
-      () => undefined,
-    );
-  }
-
   #trim(): void {
-    let idle = [...this.#entries.values()].filter((entry) => entry.users === 0).length;
-    for (const [key, entry] of [...this.#entries]) {
-      if (idle <= this.#maxIdle) return;
-      if (entry.users > 0) continue;
+    const idle = [...this.#entries].filter(([, { users }]) => users === 0);
+    let bytes = idle.reduce((sum, [, entry]) => sum + entry.bytes, 0);
+    for (const [place, [key, entry]] of idle.entries()) {
+      const left = idle.length - place;
+      if (left <= this.#limits.maxIdle && (left === 1 || bytes <= this.#limits.maxIdleBytes)) return;
       this.#entries.delete(key);
-      this.#drop(entry);
-      idle--;
+      entry.drop();
+      bytes -= entry.bytes;
     }
   }
 }

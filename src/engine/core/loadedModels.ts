@@ -12,7 +12,7 @@ export class LoadedModels {
   /** What others hold on the device, in bytes. */
   readonly #held = new Map<object, number>();
 
-  /** Bytes of weights and pages, and of what training all weights takes. */
+  /** Bytes of weights and pages, of adapters, and of what training all weights takes. */
   get bytes(): number {
     const models = [...this.served.values(), ...this.#replaced].reduce((sum, { device }) => sum + device.bytes, 0);
     return [...this.#held.values()].reduce((sum, bytes) => sum + bytes, models);

@@ -27,6 +27,8 @@ import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
 
 /** Of the memory available when a job's steps begin, what the activations of all jobs may take. */
 const activationShare = 0.5;
+/** Of the memory that the models leave, what adapters that nobody uses may take. */
+const IDLE_ADAPTER_SHARE = 1 / 8;
 
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
 export async function openCore(
@@ -71,7 +73,8 @@ export async function openCore(
       gpuLayers: options.gpuLayers,
       precision: options.precision,
     });
-    let budget = (options.memoryLimit ?? runtime.availableMemory() * MEMORY_SHARE) - encoderBytes;
+    const total = (options.memoryLimit ?? runtime.availableMemory() * MEMORY_SHARE) - encoderBytes;
+    let budget = total;
     for (const [place, [index, model]] of others.entries()) {
       // What is left is shared by the models still to come, so that the first does not take every page.
       const share = budget / (others.length - place);
@@ -90,8 +93,10 @@ export async function openCore(
     const savedModels = new SavedModels(store, runtime, loaded, options);
     const defaultBase = [...bases.values()][0]!;
     if (!remote) await savedModels.serveAll(defaultBase.device.pages);
-    const adapters = new AdapterCache(options.maxIdleAdapters, (base, modelId, step) =>
-      loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
+    const adapters = new AdapterCache(
+      { maxIdle: options.maxIdleAdapters, maxIdleBytes: (total - loaded.bytes) * IDLE_ADAPTER_SHARE },
+      (bytes) => loaded.hold(bytes),
+      (base, modelId, step) => loadAdapter(base, store.files.checkpointFolder(modelId, step), "checkpoint"),
     );
     const baseOf = (model: ModelRecord): BaseModel => {
       const base = bases.get(model.baseModel);

@@ -79,7 +79,9 @@ export async function resolveModel(
     wanted.step === null ? core.store.checkpoints.latest(model.id) : core.store.checkpoints.get(model.id, wanted.step);
   if (!checkpoint) throw notFound(`${servedName(model)} has no step ${wanted.step}`);
   const itsBase = core.baseOf(model);
+  const unpin = core.loaded.pin(itsBase);
   const pin = await core.adapters.acquire(itsBase, model.id, checkpoint.step).catch((error: unknown) => {
+    unpin();
     // It may have been deleted while it was being read.
     if (core.store.checkpoints.get(model.id, checkpoint.step)) throw error;
     throw notFound(`${servedName(model)} has no step ${checkpoint.step} any more`);
@@ -95,6 +97,9 @@ export async function resolveModel(
       servedName: servedName(model, checkpoint.step),
     },
     adapter: pin.version,
-    release: pin.release,
+    release() {
+      pin.release();
+      unpin();
+    },
   };
 }

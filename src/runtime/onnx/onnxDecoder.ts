@@ -136,6 +136,10 @@ class OnnxDeviceModel implements DeviceModel {
     throw notTrained();
   }
 
+  adapterBytes(): number {
+    throw notTrained();
+  }
+
   trainAdapter(): Promise<Trainer> {
     return Promise.reject(notTrained());
   }

@@ -149,6 +149,11 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
     if (state && state !== this.#base) this.letGo(state);
   }
 
+  /** They are the server's. */
+  adapterBytes(): number {
+    return 0;
+  }
+
   discardState({ name }: KeptState): void {
     this.#recorded.delete(name);
     this.server.discard(name);
