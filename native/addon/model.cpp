@@ -105,9 +105,7 @@ std::shared_ptr<Slot> new_slot(const Argument& params, int vocab) {
 
 // ---- model
 
-Model::Model(Js js, std::shared_ptr<ModelHandle> handle) : handle_(std::move(handle)), memory_(js) {
-  memory_.set(handle_->bytes);
-}
+Model::Model(std::shared_ptr<ModelHandle> handle) : handle_(std::move(handle)) {}
 
 napi_value Model::info(const Arguments& arguments) {
   const Js js = arguments.js;
@@ -249,7 +247,6 @@ napi_value Model::train_weights(const Arguments&) {
 
 napi_value Model::close(const Arguments& arguments) {
   handle_->close();
-  memory_.set(0);
   return arguments.js.undefined();
 }
 
@@ -373,7 +370,7 @@ napi_value load_model(const Arguments& arguments) {
         handle->weight_only = state->weight_only;
         handle->difference_to_exact = state->difference_to_exact;
         handle->state = std::move(state);
-        return wrap(*environment, std::make_unique<Model>(js, std::move(handle)));
+        return wrap(*environment, std::make_unique<Model>(std::move(handle)));
       });
 }
 
@@ -391,7 +388,7 @@ napi_value given_logits_model(const Arguments& arguments) {
   state->stepper = std::make_unique<inference::Stepper>(*state->backend);
   handle->kernel_set = state->backend->name();
   handle->state = std::move(state);
-  return wrap(*handle->environment, std::make_unique<Model>(arguments.js, handle));
+  return wrap(*handle->environment, std::make_unique<Model>(handle));
 }
 
 void define_model(Js js) {

@@ -7,7 +7,7 @@ namespace anneal::addon {
 class Model {
  public:
   static constexpr Class kClass = kModelClass;
-  Model(Js js, std::shared_ptr<ModelHandle> handle);
+  explicit Model(std::shared_ptr<ModelHandle> handle);
 
   napi_value info(const Arguments&);                   // {pages, pageGroups, recurrentStates, bytes, kernelSet}
   napi_value open_slot(const Arguments&);              // (params) -> slot
@@ -26,7 +26,6 @@ class Model {
   napi_value make_trainer(training::OpenTrainers::Place place,
                           std::function<std::unique_ptr<backends::Trainable>(backends::Backend&)> make);
   std::shared_ptr<ModelHandle> handle_;
-  ExternalMemory memory_;
 };
 
 napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Arguments& arguments);

@@ -1,15 +1,15 @@
 // A chat template: Jinja2 source in, rendered text out.
 
 import { createHash } from "node:crypto";
-import nunjucks from "nunjucks";
+import type nunjucks from "nunjucks";
 import type { CallArguments, Expression, Statement } from "./ast.js";
 import { DEFAULT_LIMITS, type TemplateLimits, withBudget } from "./budget.js";
-import { TemplateError } from "./errors.js";
 import { globalFunctions } from "./globals.js";
 import { fromJavaScript, type TemplateInput } from "./input.js";
 import { parseTemplate } from "./parser.js";
 import { type Program, programOf } from "./program.js";
 import { Rendering } from "./rendering.js";
+import { compiledUnit } from "./units.js";
 
 export interface RenderOptions {
   /** What `strftime_now` shows. Default: now. */
@@ -73,17 +73,6 @@ export class ChatTemplate {
     });
   }
 }
-
-/** A unit is well-formed by construction; what can fail is nunjucks' recursion, in thousands of `break` say. */
-function compiledUnit(unit: string): nunjucks.Template {
-  try {
-    return new nunjucks.Template(unit, ENVIRONMENT, undefined, true);
-  } catch {
-    throw new TemplateError("budget", "the template nests too deeply");
-  }
-}
-
-const ENVIRONMENT = new nunjucks.Environment(null, { autoescape: false });
 
 export interface TemplateSubjects {
   /** Every variable, attribute, key and text in the template's code. */

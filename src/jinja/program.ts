@@ -1,7 +1,8 @@
-// A parsed template as a program for nunjucks: templates made of fixed calls with numbers, and the tables that the
-// numbers point into. No text of the template is in what nunjucks parses.
+// A parsed template as a program for nunjucks: syntax trees of fixed calls with numbers, and the tables that the
+// numbers point into. No text of the template is in what nunjucks compiles.
 
 import type { Expression, FilterCall, Signature, SpecialNames, Statement, Target } from "./ast.js";
+import { block, call, forEach, type Node, output, when } from "./units.js";
 
 /** An expression to print or to test. */
 export interface ExpressionEntry {
@@ -49,8 +50,8 @@ export interface Program {
   expressions: ExpressionEntry[];
   loops: LoopEntry[];
   actions: Action[];
-  /** Sources for nunjucks. Unit 0 is the template, the others are bodies that are rendered by themselves. */
-  units: string[];
+  /** Blocks for nunjucks. Unit 0 is the template, the others are bodies that are rendered by themselves. */
+  units: Node[];
 }
 
 /** The calls that units are made of. */
@@ -81,23 +82,23 @@ class Compiler {
   readonly program: Program = { writings: [], expressions: [], loops: [], actions: [], units: [] };
 
   /** Reserves a unit before its body is compiled, so that the template itself is unit 0. */
-  addUnit(source: (unit: number) => string): number {
-    const unit = this.program.units.push("") - 1;
-    this.program.units[unit] = source(unit);
+  addUnit(body: (unit: number) => Node): number {
+    const unit = this.program.units.push(block([])) - 1;
+    this.program.units[unit] = body(unit);
     return unit;
   }
 
   /** After a statement that may leave the turn of a loop, the rest runs only while the turn goes on. */
-  body(statements: Statement[], unit: number): string {
-    const parts: string[] = [];
-    let guards = 0;
+  body(statements: Statement[], unit: number): Node {
+    let nodes: Node[] = [];
+    const around: Node[][] = [];
     let writing: Written[] | null = null;
     for (const [index, statement] of statements.entries()) {
       if (statement.kind === "text" || statement.kind === "print") {
         // All that stands together is one call: nunjucks takes its time for each.
         if (writing === null) {
           writing = [];
-          parts.push(`{{ write(${this.program.writings.push(writing) - 1}) }}`);
+          nodes.push(output(call("write", this.program.writings.push(writing) - 1)));
         }
         writing.push(
           statement.kind === "text" ? statement.text : { expression: statement.value, line: statement.line },
@@ -105,21 +106,25 @@ class Compiler {
         continue;
       }
       writing = null;
-      parts.push(this.statement(statement, unit));
+      nodes.push(this.statement(statement, unit));
       if (mayInterrupt(statement) && index < statements.length - 1) {
-        parts.push("{% if running() %}");
-        guards++;
+        around.push(nodes);
+        nodes = [];
       }
     }
-    return parts.join("") + "{% endif %}".repeat(guards);
+    for (const before of around.reverse()) {
+      before.push(when(call("running"), block(nodes)));
+      nodes = before;
+    }
+    return block(nodes);
   }
 
   private expression(expression: Expression, line: number): number {
     return this.program.expressions.push({ expression, line }) - 1;
   }
 
-  private action(action: Action): string {
-    return `{{ act(${this.program.actions.push(action) - 1}) }}`;
+  private action(action: Action): Node {
+    return output(call("act", this.program.actions.push(action) - 1));
   }
 
   private unitOf(body: Statement[]): number {
@@ -131,7 +136,7 @@ class Compiler {
     return { name, signature, uses, unit: this.unitOf(body) };
   }
 
-  private statement(statement: Exclude<Statement, { kind: "text" | "print" }>, unit: number): string {
+  private statement(statement: Exclude<Statement, { kind: "text" | "print" }>, unit: number): Node {
     switch (statement.kind) {
       case "if":
         return this.ifStatement(statement, unit);
@@ -154,7 +159,7 @@ class Compiler {
       case "with": {
         const { targets, values, body, line } = statement;
         const enter = this.action({ kind: "enter", targets, values, line });
-        return enter + this.body(body, unit) + this.action({ kind: "leave", line });
+        return block([enter, this.body(body, unit), this.action({ kind: "leave", line })]);
       }
       case "break":
       case "continue":
@@ -162,15 +167,14 @@ class Compiler {
     }
   }
 
-  private ifStatement(statement: Statement & { kind: "if" }, unit: number): string {
-    const branches = statement.branches.map(({ test, body, line }, index) => {
-      return `{% ${index === 0 ? "if" : "elif"} test(${this.expression(test, line)}) %}${this.body(body, unit)}`;
-    });
-    const otherwise = statement.otherwise.length === 0 ? "" : `{% else %}${this.body(statement.otherwise, unit)}`;
-    return `${branches.join("")}${otherwise}{% endif %}`;
+  private ifStatement({ branches, otherwise }: Statement & { kind: "if" }, unit: number): Node {
+    const tests = branches.map(({ test, line }) => call("test", this.expression(test, line)));
+    const bodies = branches.map(({ body }) => this.body(body, unit));
+    const last = otherwise.length === 0 ? null : this.body(otherwise, unit);
+    return tests.reduceRight<Node | null>((rest, test, index) => when(test, bodies[index]!, rest), last)!;
   }
 
-  private forStatement(statement: Statement & { kind: "for" }, unit: number): string {
+  private forStatement(statement: Statement & { kind: "for" }, unit: number): Node {
     const { target, iterable, filter, line } = statement;
     const entry: LoopEntry = { target, iterable, filter, unit: null, line };
     const loop = this.program.loops.push(entry) - 1;
@@ -179,12 +183,12 @@ class Compiler {
     return this.action({ kind: "recursiveLoop", loop, line });
   }
 
-  private loop(index: number, statement: Statement & { kind: "for" }, unit: number): string {
-    const body = `{% for turn in loopTurns(${index}) %}{% if loopNext() %}${this.body(statement.body, unit)}{% endif %}{% endfor %}`;
+  private loop(index: number, statement: Statement & { kind: "for" }, unit: number): Node {
+    const turn = when(call("loopNext"), this.body(statement.body, unit));
     const enter = this.action({ kind: "enter", targets: [], values: [], line: statement.line });
     const leave = this.action({ kind: "leave", line: statement.line });
-    const otherwise = statement.otherwise.length === 0 ? "" : enter + this.body(statement.otherwise, unit) + leave;
-    return `${body}{% if loopEnd() %}${otherwise}{% endif %}`;
+    const otherwise = statement.otherwise.length === 0 ? [] : [enter, this.body(statement.otherwise, unit), leave];
+    return block([forEach("turn", call("loopTurns", index), turn), when(call("loopEnd"), block(otherwise))]);
   }
 }
 
