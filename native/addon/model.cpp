@@ -218,7 +218,7 @@ napi_value Model::make_trainer(training::OpenTrainers::Place place,
         opened->place = place;
         std::erase_if(handle->opened, [](const auto& known) { return known.expired(); });
         handle->opened.push_back(opened);
-        return wrap(*handle->environment, std::make_unique<Trainer>(js, std::move(opened)));
+        return wrap(*handle->environment, std::make_unique<Trainer>(std::move(opened)));
       });
 }
 
@@ -398,9 +398,8 @@ void define_model(Js js) {
        describe<&Model::close_slot>("closeSlot"), describe<&Model::step>("step"),
        describe<&Model::copy_pages>("copyPages"), describe<&Model::copy_recurrent_states>("copyRecurrentStates"),
        describe<&Model::load_adapter>("loadAdapter"), describe<&Model::release_adapter>("releaseAdapter"),
-       describe<&Model::adapter_bytes>("adapterBytes"),
-       describe<&Model::train_adapter>("trainAdapter"), describe<&Model::train_weights>("trainWeights"),
-       describe<&Model::close>("close")});
+       describe<&Model::adapter_bytes>("adapterBytes"), describe<&Model::train_adapter>("trainAdapter"),
+       describe<&Model::train_weights>("trainWeights"), describe<&Model::close>("close")});
 }
 
 }  // namespace anneal::addon

@@ -69,12 +69,7 @@ Trainable::Part part_of(const Argument& argument) {
 
 // ---- trainer
 
-Trainer::Trainer(Js js, std::shared_ptr<TrainerHandle> handle) : handle_(std::move(handle)), memory_(js) {
-  // Value, gradient and two moments, float32.
-  int64_t elements = 0;
-  for (auto& tensor : handle_->tensors) elements += tensor.elements();
-  memory_.set(elements * 16);
-}
+Trainer::Trainer(std::shared_ptr<TrainerHandle> handle) : handle_(std::move(handle)) {}
 
 template <class Work, class Settle>
 napi_value Trainer::start(Work work, Settle settle, std::shared_ptr<CallControl> control) {
@@ -221,7 +216,6 @@ napi_value Trainer::write(const Arguments& arguments) {
 
 napi_value Trainer::close(const Arguments& arguments) {
   handle_->close();
-  memory_.set(0);
   return arguments.js.undefined();
 }
 

@@ -7,7 +7,7 @@ namespace anneal::addon {
 class Trainer {
  public:
   static constexpr Class kClass = kTrainerClass;
-  Trainer(Js js, std::shared_ptr<TrainerHandle> handle);
+  explicit Trainer(std::shared_ptr<TrainerHandle> handle);
 
   napi_value steps(const Arguments&);
   napi_value tensors(const Arguments&);
@@ -30,10 +30,8 @@ class Trainer {
   template <class Work, class Settle>
   napi_value start(Work work, Settle settle, std::shared_ptr<CallControl> control = nullptr);
   std::shared_ptr<TrainerHandle> handle_;
-  ExternalMemory memory_;
 };
 
-// Its memory is not reported to the collector, which would run at every pass: passes are closed by whoever made them.
 class Pass {
  public:
   static constexpr Class kClass = kPassClass;

@@ -91,7 +91,8 @@ template <class T> napi_value wrap(Environment& environment, std::unique_ptr<T> 
   return object;
 }
 
-// Native bytes that hang on a JavaScript object: the garbage collector should hurry accordingly.
+// Native bytes that go with a JavaScript object, so that the garbage collector should hurry. Those of models, trainers
+// and passes do not: who made them closes them, and each would make it run.
 class ExternalMemory {
  public:
   explicit ExternalMemory(Js js) : js_(js) {}

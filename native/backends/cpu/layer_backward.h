@@ -9,6 +9,7 @@ namespace anneal::cpu {
 // those that are; the layer is not one of the delta rule then, and no sums over all rows are wanted of it.
 // `transposes`: of the adapter, or null.
 void layer_backward(Team&, const Model&, const Batch&, int layer, const LayerActivations&,
-                    const AdapterPanels* transposes, const LayerGradients&, bool input_gradient, const Matrix& dx, Workspace&, BackwardMemory&);
+                    const AdapterPanels* transposes, const LayerGradients&, bool input_gradient, const Matrix& dx,
+                    Workspace&, BackwardMemory&);
 
 }  // namespace anneal::cpu
