@@ -33,6 +33,12 @@ function readHolder(file: string): Holder {
 }
 
 /**
+ * How long the lock is tried for, in milliseconds. SQLite takes it in steps, and of two processes that begin together each may
+ * find the other on the way: one that holds the lock is not waited for longer than that.
+ */
+const TRIED_FOR = 100;
+
+/**
  * Takes a home for this process. The lock is the operating system's, held through an open transaction on `lock.db`,
  * so that it ends with the process however that ends, and a process number used again means nothing. `lock.json` beside
  * it only says who holds it.
@@ -43,7 +49,7 @@ export function lockHome(home: string): HomeLock {
   const description = join(home, "lock.json");
   const file = join(home, "lock.db");
   makeDatabaseFile(file);
-  const database = openDatabase(file, { timeout: 0 });
+  const database = openDatabase(file, { timeout: TRIED_FOR });
   const describe = (address: string | null) => {
     const holder: Holder = { pid: process.pid, host: hostname(), address };
     writeFileSync(description, JSON.stringify(holder), { mode: PRIVATE_FILE });

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import {
   chmodSync,
   copyFileSync,
@@ -17,6 +18,7 @@ import {
 import { hostname, tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { Readable } from "node:stream";
+import { Worker } from "node:worker_threads";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
@@ -578,6 +580,42 @@ describe("the home", () => {
       await store.files.commitFolder(temporary, folder);
     }
     expect(readFileSync(join(folder, "file"), "utf8")).toBe("new");
+  });
+
+  it("is opened where another process is found on the way to its lock, so that one of those that begin together has it", async () => {
+    store.close();
+    /** Reads the lock's file from when this resolves, until 30 ms after `letGo` is called. */
+    async function onTheWay() {
+      const told = new Int32Array(new SharedArrayBuffer(4));
+      const code = `const { parentPort, workerData: { file, told } } = require("node:worker_threads");
+        const database = new (require("better-sqlite3"))(file);
+        database.exec("BEGIN");
+        database.prepare("SELECT * FROM sqlite_master").all();
+        parentPort.postMessage("reads");
+        Atomics.wait(told, 0, 0);
+        Atomics.wait(told, 0, 1, 30);
+        database.close();`;
+      const worker = new Worker(code, { eval: true, workerData: { file: join(home, "lock.db"), told } });
+      await once(worker, "message");
+      const letGo = () => {
+        Atomics.store(told, 0, 1);
+        Atomics.notify(told, 0);
+      };
+      return { letGo, ended: once(worker, "exit") };
+    }
+    // A busy machine may keep the other from letting go.
+    for (let attempts = 5; ; attempts--) {
+      const other = await onTheWay();
+      other.letGo();
+      try {
+        store = openStore(home);
+        return;
+      } catch (error) {
+        if (attempts === 1) throw error;
+      } finally {
+        await other.ended;
+      }
+    }
   });
 
   it("is opened once, says by whom and where, and outlives a stale description", () => {
