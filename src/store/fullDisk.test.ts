@@ -1,7 +1,7 @@
 // What the store does where the disk has no room.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -140,5 +140,9 @@ describe("a full disk", () => {
     expect(existsSync(reserve)).toBe(true);
     expect(() => store.deletion(neverFits)).toThrow(DiskFullError);
     expect(existsSync(reserve)).toBe(false);
+    // A process that was ended while it took it.
+    writeFileSync(reserve, "the begin");
+    upkeep.now();
+    expect(statSync(reserve).size).toBe(2 ** 20);
   });
 });

@@ -1,7 +1,7 @@
 // Room on the disk that a home keeps back: what deletes something writes to the database before it frees anything.
 
 import { randomBytes } from "node:crypto";
-import { existsSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { isDiskFull } from "../fullDisk.js";
 import { PRIVATE_FILE } from "./homeFolder.js";
@@ -12,7 +12,7 @@ const RESERVED_BYTES = 2 ** 20;
 const LEFT_TO_OTHERS = 4 * RESERVED_BYTES;
 
 export interface Reserve {
-  /** Takes it again, if it is not there and the disk has room. */
+  /** Takes it again, if it is not there, or not whole, and the disk has room. */
   take(): void;
   /** What `action` gives, which writes all or nothing: where the disk is full, in its second try, for which the reserve goes. */
   lentTo<T>(action: () => T): T;
@@ -22,8 +22,9 @@ export function reserveOf(home: string): Reserve {
   const file = join(home, "reserve");
   return {
     take() {
-      if (existsSync(file)) return;
       try {
+        // A process that was ended while it took it leaves less.
+        if (statSync(file, { throwIfNoEntry: false })?.size === RESERVED_BYTES) return;
         const { bavail, bsize } = statfsSync(home);
         if (bavail * bsize < LEFT_TO_OTHERS) return;
         // Of bytes that no disk makes smaller.
