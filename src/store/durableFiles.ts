@@ -58,11 +58,14 @@ export async function commitFolder(temporary: string, final: string): Promise<vo
   moveFolder(temporary, final);
 }
 
+/** Behind a temporary name: the folder that was there. */
+export const REPLACED = ".replaced";
+
 /** The end of `commitFolder`, for a folder whose content has been flushed. */
 export function moveFolder(temporary: string, final: string): void {
   makeFolder(dirname(final));
   if (existsSync(final)) {
-    const aside = `${temporary}.replaced`;
+    const aside = `${temporary}${REPLACED}`;
     renameSync(final, aside);
     renameSync(temporary, final);
     rmSync(aside, { recursive: true, force: true });

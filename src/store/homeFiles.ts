@@ -1,6 +1,6 @@
 import { existsSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { commitFolder, makeFolder } from "./durableFiles.js";
+import { commitFolder, makeFolder, REPLACED } from "./durableFiles.js";
 
 /** Where things lie under a home. The database says what exists. */
 export interface HomeFiles {
@@ -22,9 +22,9 @@ export interface HomeFiles {
 
 const TEMPORARY = "anneal-";
 
-/** Whether `HomeFiles.temporary` made a folder of that name. */
+/** Whether `HomeFiles.temporary` made a folder of that name, or its commit one beside it. */
 export const isTemporary = (name: string): boolean =>
-  name.startsWith(TEMPORARY) && name.length === TEMPORARY.length + 6;
+  name.startsWith(TEMPORARY) && name.replace(REPLACED, "").length === TEMPORARY.length + 6;
 
 export function homeFiles(home: string): HomeFiles {
   const modelFolder = (modelId: string) => join(home, "checkpoints", modelId);

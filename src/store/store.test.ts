@@ -102,6 +102,17 @@ describe("a new home", () => {
     expect(store.models.list()).toEqual([]);
     expect(store.swept.quarantined).toEqual([]);
   });
+
+  it("keeps no part of a file whose writing was cut off, and what has only a name like it", () => {
+    mkdirSync(join(home, "pipelines"));
+    for (const name of ["anneal.db.12.part", "owner-key.12.part", "pipelines/vulkan-0.12.part", "notes.12.part"]) {
+      writeFileSync(join(home, name), "the begin");
+    }
+    reopen();
+    expect(readdirSync(home).filter((name) => name.endsWith(".part"))).toEqual(["notes.12.part"]);
+    expect(readdirSync(join(home, "pipelines"))).toEqual([]);
+    expect(store.swept.quarantined).toEqual([]);
+  });
 });
 
 describe("models and checkpoints", () => {
@@ -382,6 +393,8 @@ describe("the home", () => {
     mkdirSync(cutOff);
     writeFileSync(join(cutOff, "meta.json"), JSON.stringify({ job_id: job.id }));
     store.files.temporary();
+    // Or while it put a folder in another's place.
+    mkdirSync(`${store.files.temporary()}.replaced`);
     // A process that died while it wrote a job's request.
     const cut = store.files.jobFolder(randomUUID());
     mkdirSync(cut);

@@ -36,6 +36,7 @@ export function sweepHome(home: string, known: KnownContent): Swept {
   const aside = join(QUARANTINE, new Date().toISOString().replaceAll(":", "-"));
   const swept: Swept = { quarantined: [], restored: restore(home, known) };
   removeTemporary(join(home, "temporary"));
+  removeParts(home);
   for (const path of [...unknownPaths(home, known)]) {
     if (wasCutOff(join(home, path))) rmSync(join(home, path), { recursive: true });
     else if (move(join(home, path), join(home, aside, path))) swept.quarantined.push(path);
@@ -54,6 +55,13 @@ function removeTemporary(folder: string): void {
   if (!status?.isDirectory()) return;
   for (const name of readdirSync(folder)) if (isTemporary(name)) rmSync(join(folder, name), { recursive: true });
   if (readdirSync(folder).length === 0) rmdirSync(folder);
+}
+
+/** Files of the home itself, and what was kept of shaders, whose writing was cut off. */
+function removeParts(home: string): void {
+  for (const name of readdirSync(home)) if (/^(anneal\.db|owner-key)\.\d+\.part$/.test(name)) rmSync(join(home, name));
+  const pipelines = entries(home, "pipelines").filter((name) => name.endsWith(".part"));
+  for (const name of pipelines) rmSync(join(home, "pipelines", name));
 }
 
 /** What lies in a home and no row knows, relative to it. Links are not followed. */
