@@ -28,18 +28,18 @@ async function flush(path: string, folder: boolean): Promise<void> {
   }
 }
 
-/** The same for all there is in a folder, and takes it from other users. */
-async function flushTree(folder: string): Promise<void> {
+/** The same for all there is in a folder; `isPrivate` takes it from other users, too. */
+export async function flushTree(folder: string, { isPrivate = false } = {}): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) {
-      await flushTree(path);
+      await flushTree(path, { isPrivate });
     } else {
-      await chmod(path, PRIVATE_FILE);
+      if (isPrivate) await chmod(path, PRIVATE_FILE);
       await flush(path, false);
     }
   }
-  await chmod(folder, PRIVATE_FOLDER);
+  if (isPrivate) await chmod(folder, PRIVATE_FOLDER);
   await flush(folder, true);
 }
 
@@ -53,7 +53,7 @@ export function makeFolder(folder: string): void {
  * content first, then the name. A folder already at that name (left by a run that did not get to record it) is replaced.
  */
 export async function commitFolder(temporary: string, final: string): Promise<void> {
-  await flushTree(temporary);
+  await flushTree(temporary, { isPrivate: true });
   while (shouldYield()) await yieldToEventLoop();
   moveFolder(temporary, final);
 }

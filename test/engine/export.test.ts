@@ -1,8 +1,18 @@
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { createServer } from "../../src/server/createServer.js";
 import { listen } from "../../src/server/listen.js";
@@ -150,6 +160,27 @@ it("writes a whole model as GGUF, which answers as the adapter does, and says wh
   const other = engine.models.export(model.id, { path: join(folder, "no"), format: "gguf", dtype: "int8" });
   await expect(other).rejects.toMatchObject({ param: "dtype" });
 });
+
+it.skipIf(process.platform !== "linux").each(["peft", "merged", "onnx", "gguf", "gguf_adapter"] as const)(
+  "has on the disk all that it acknowledges: %s",
+  async (format) => {
+    const path = join(folder, `flushed-${format}`);
+    const handle = await open(join(tiny, "config.json"));
+    const flushed = new Set<string>();
+    const kind = Object.getPrototypeOf(handle) as FileHandle;
+    const sync = vi.spyOn(kind, "sync").mockImplementation(async function (this: FileHandle) {
+      flushed.add(relative(path, readlinkSync(`/proc/self/fd/${this.fd}`)).replace(/^\.\.\/[^/]*\.part/, "."));
+    });
+    try {
+      await engine.models.export(model.id, { path, format });
+    } finally {
+      sync.mockRestore();
+      await handle.close();
+    }
+    const there = [".", ...readdirSync(path, { recursive: true, encoding: "utf8" }).map((name) => `./${name}`)];
+    expect(there.filter((name) => !flushed.has(name))).toEqual([]);
+  },
+);
 
 it("leaves what is there alone, and nothing half done", async () => {
   const taken = join(folder, "taken");

@@ -10,7 +10,7 @@ import { isGguf } from "../../gguf/ggufFile.js";
 import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
 import { makeNamedFolder } from "../../makeFolders.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
-import { moveFolder } from "../../store/durableFiles.js";
+import { flushTree, moveFolder } from "../../store/durableFiles.js";
 import { readTokenizerFolder } from "../../text/index.js";
 import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
@@ -73,6 +73,7 @@ export const exportCheckpoint = throwingDiskFull(
         const type = (await readModelConfig(base.folder)).string("model_type");
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name, type);
       }
+      await flushTree(temporary);
       signal?.throwIfAborted();
       checkFree(target);
       if (existsSync(target)) rmdirSync(target);
