@@ -4,20 +4,10 @@ import { dirname, join } from "node:path";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import { makeFolders } from "../makeFolders.js";
+import { fsyncPath } from "./fsyncPath.js";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
 
-/** Flushes a file or folder to the disk. Folders cannot be opened for that on Windows, where renames are journaled. */
-function fsyncPath(path: string, folder: boolean): void {
-  if (folder && process.platform === "win32") return;
-  const descriptor = openSync(path, folder ? "r" : "r+");
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-/** The same without holding up the thread. */
+/** As `fsyncPath`, without holding up the thread. */
 async function flush(path: string, folder: boolean): Promise<void> {
   if (folder && process.platform === "win32") return;
   const file = await open(path, folder ? "r" : "r+");

@@ -10,9 +10,10 @@ import {
   statSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
 import { makeFolders } from "../makeFolders.js";
+import { fsyncPath } from "./fsyncPath.js";
 
 export const databaseFile = (home: string): string => join(home, "anneal.db");
 
@@ -46,11 +47,20 @@ export function isHome(folder: string): boolean {
  */
 export function makeHome(home: string): void {
   try {
-    makeFolders(home, PRIVATE_FOLDER);
+    for (const made of makeFolders(home, PRIVATE_FOLDER)) flushParent(made);
   } catch (error) {
     throw homeError(home, error);
   }
   if (!statSync(home).isDirectory()) throw unusable(home, "it is not a folder");
+}
+
+/** So that the home has its name after a crash of the machine. A parent that may be written but not read cannot be flushed. */
+function flushParent(folder: string): void {
+  try {
+    fsyncPath(dirname(folder), true);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EACCES") throw error;
+  }
 }
 
 /** Takes a home and what the engine keeps in it from all other users, whatever permissions they were given before. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import {
+import fs, {
   chmodSync,
   copyFileSync,
   existsSync,
@@ -8,6 +8,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmSync,
   statSync,
@@ -15,6 +16,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { hostname, tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { Readable } from "node:stream";
@@ -101,6 +103,23 @@ describe("a new home", () => {
     store = openStore(home);
     expect(store.models.list()).toEqual([]);
     expect(store.swept.quarantined).toEqual([]);
+  });
+
+  it.skipIf(process.platform !== "linux")("has its name, and those of the folders above it, on the disk", () => {
+    const flushed = new Set<string>();
+    const { fsyncSync } = fs;
+    fs.fsyncSync = (descriptor) => {
+      flushed.add(readlinkSync(`/proc/self/fd/${descriptor}`));
+      fsyncSync(descriptor);
+    };
+    syncBuiltinESMExports();
+    try {
+      openStore(join(home, "above", "it")).close();
+    } finally {
+      fs.fsyncSync = fsyncSync;
+      syncBuiltinESMExports();
+    }
+    expect([...flushed]).toEqual(expect.arrayContaining([home, join(home, "above")]));
   });
 
   it("keeps no part of a file whose writing was cut off, and what has only a name like it", () => {
