@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -97,6 +98,19 @@ describe("a pulled model", () => {
     expect(hub.fetched.length).toBe(before);
     await pullModel("owner/small", { include: ["*.md", "onnx/*"] });
     expect(hub.fetched.slice(before).sort()).toEqual(["README.md", "onnx/model.onnx"]);
+  });
+
+  it("is what its name stands for at once: no moment shows the name with neither this one nor the one before", async () => {
+    await pullModel("owner/small");
+    const ref = join(repository(), "refs/main");
+    const before = "f".repeat(40);
+    writeFileSync(ref, before);
+    linkSync(ref, join(cache, "before"));
+    await pullModel("owner/small");
+    // Another file has taken its place: it was not emptied to be written again.
+    expect(readFileSync(join(cache, "before"), "utf8")).toBe(before);
+    expect(readFileSync(ref, "utf8")).toBe(COMMIT);
+    expect(readdirSync(join(repository(), "refs"))).toEqual(["main"]);
   });
 
   it("of several parts is those of its index", async () => {

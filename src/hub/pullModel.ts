@@ -1,5 +1,6 @@
 // Models of the hub into the cache of this machine.
 
+import { randomUUID } from "node:crypto";
 import { existsSync, statfsSync } from "node:fs";
 import { copyFile, rename, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
@@ -123,5 +124,8 @@ async function link(blob: string, pointer: string): Promise<void> {
 async function writeRef(repository: string, revision: string, commit: string): Promise<void> {
   const ref = join(repository, "refs", revision);
   makeFolders(dirname(ref));
-  await writeFile(ref, commit);
+  // A ref that a killed process left empty would hide a model that is there.
+  const part = join(repository, `${randomUUID()}.part`);
+  await writeFile(part, commit, { flush: true });
+  await rename(part, ref);
 }
