@@ -2,8 +2,14 @@
 
 import { DiskFullError } from "./errors.js";
 
-/** No room on the disk, in the user's quota, or under the limit of a file's size; SQLite tells only the first by a name of its own. */
-const CODES = new Set(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"]);
+/**
+ * No room on the disk, in the user's quota, or under the limit of a file's size; SQLite tells only the first by a name of its own,
+ * and not where a network's file system says so when a file is flushed.
+ */
+const CODES = new Set([
+  ...["ENOSPC", "EDQUOT", "EFBIG"],
+  ...["SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_SHMSIZE"],
+]);
 
 export const isDiskFull = (error: unknown): boolean =>
   CODES.has((error as NodeJS.ErrnoException | null | undefined)?.code ?? "");

@@ -49,14 +49,17 @@ describe("a full disk", () => {
     database.close();
   });
 
-  it.each(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_IOERR_WRITE"])("or the limits of users and files do: %s", (code) => {
-    const refuse = allThrowingDiskFull({
-      write() {
-        throw Object.assign(new Error(code), { code });
-      },
-    });
-    expect(() => refuse.write()).toThrow(expect.objectContaining({ name: "DiskFullError", code: "disk_full" }));
-  });
+  it.each(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"])(
+    "or the limits of users and files do: %s",
+    (code) => {
+      const refuse = allThrowingDiskFull({
+        write() {
+          throw Object.assign(new Error(code), { code });
+        },
+      });
+      expect(() => refuse.write()).toThrow(expect.objectContaining({ name: "DiskFullError", code: "disk_full" }));
+    },
+  );
 
   it("in the middle of a batch of trajectories too, and a store that is closed there is closed", () => {
     const { id } = store.models.create({ entity: "e", project: "p", name: "batch", baseModel: "b" });
