@@ -98,20 +98,34 @@ export function artifactTable(
     version: (table.latest(key)?.version ?? -1) + 1,
     createdAt: Date.now(),
   });
-  const commitFolder = (record: ArtifactRecord, folder: string): ArtifactRecord => {
+  // Of a version made at once, named by its id: nothing but a crash or a full disk leaves it there.
+  const ownPending = (id: string) => join(root, "pending", id);
+  /** What a crash left of a version that has its row. */
+  const notMoved = (record: ArtifactRecord) => [ownPending(record.id), pendingOf(record)].find(existsSync);
+  /** Ids of versions that could not be moved, nor lose their rows, since nothing could be written. */
+  const failed = new Set<string>();
+  const forgetFailed = () => {
+    for (const id of failed) {
+      forget.run(id);
+      rmSync(ownPending(id), { recursive: true, force: true });
+      failed.delete(id);
+    }
+  };
+  const commitFolder = (id: string, key: ArtifactKey, folder: string): ArtifactRecord => {
+    forgetFailed();
+    const record: ArtifactRecord = { id, ...nextVersion(key) };
     insert.run(record.id, record.entity, record.project, record.name, record.version, record.createdAt);
     try {
       moveFolder(folder, table.folder(record));
     } catch (error) {
-      forget.run(record.id);
+      // Of a folder that was moved and not flushed, a crash of the machine leaves what `recover` finds.
+      if (existsSync(table.folder(record))) return record;
+      failed.add(id);
+      forgetFailed();
       throw error;
     }
     return record;
   };
-  // Of a version made at once, named by its id: nothing but a crash leaves it there.
-  const ownPending = (id: string) => join(root, "pending", id);
-  /** What a crash left of a version that has its row. */
-  const notMoved = (record: ArtifactRecord) => [ownPending(record.id), pendingOf(record)].find(existsSync);
 
   const table: ArtifactTable = {
     async create(key, contents) {
@@ -120,9 +134,9 @@ export function artifactTable(
       try {
         makeFolder(folder);
         for (const [file, content] of contents) await streamFile(join(folder, file), slices(content));
-        return commitFolder({ id, ...nextVersion(key) }, folder);
+        return commitFolder(id, key, folder);
       } catch (error) {
-        rmSync(folder, { recursive: true, force: true });
+        if (!failed.has(id)) rmSync(folder, { recursive: true, force: true });
         throw error;
       }
     },
@@ -147,7 +161,7 @@ export function artifactTable(
         throw ValidationError.at("name", `no file was put for ${key.entity}/${key.project}/${key.name}`);
       }
       removeParts(pending);
-      return commitFolder({ id: randomUUID(), ...nextVersion(key) }, pending);
+      return commitFolder(randomUUID(), key, pending);
     },
     recover() {
       for (const row of everything.all()) {

@@ -24,7 +24,7 @@ import { Worker } from "node:worker_threads";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
-import { ClosedError, ConflictError, HomeLockedError, NotFoundError } from "../errors.js";
+import { ClosedError, ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { checkHome } from "./checkHome.js";
 import { isHome } from "./homeFolder.js";
 import { equalSecrets } from "./keys.js";
@@ -344,6 +344,59 @@ describe("an artifact", () => {
     store.artifacts.commit(key);
     expect(texts(0)).toEqual([["train.jsonl", "first"]]);
     expect(texts(1)).toEqual([["late.jsonl", "beside"]]);
+  });
+
+  it("whose commit fails keeps the files that were put for the next one, or has them where its folder cannot be flushed", () => {
+    const key = { entity: "local", project: "p", name: "failing" };
+    const [artifacts, pending] = [join(home, "artifacts"), store.artifacts.pendingFolder(key)];
+    writeFileSync(join(pending, "train.jsonl"), "kept");
+    const { renameSync, openSync } = fs;
+    const failing = (change: () => void) => {
+      change();
+      syncBuiltinESMExports();
+      try {
+        return store.artifacts.commit(key);
+      } finally {
+        Object.assign(fs, { renameSync, openSync });
+        syncBuiltinESMExports();
+      }
+    };
+    const fail = (code: string) => {
+      throw Object.assign(new Error(code), { code });
+    };
+    expect(() => failing(() => (fs.renameSync = () => fail("ENOSPC")))).toThrow(DiskFullError);
+    expect([store.artifacts.latest(key), readdirSync(pending)]).toEqual([null, ["train.jsonl"]]);
+    const made = failing(() => {
+      fs.openSync = (path, ...more) => (path === artifacts ? fail("EMFILE") : openSync(path, ...more));
+    });
+    expect(made.version).toBe(0);
+    reopen();
+    expect(readFileSync(join(store.artifacts.folder(made), "train.jsonl"), "utf8")).toBe("kept");
+    expect(store.swept.quarantined).toEqual([]);
+  });
+
+  it("that a full disk kept from being moved and from losing its row is no version when there is room", async () => {
+    const key = { entity: "local", project: "p", name: "full" };
+    const beside = new Database(join(home, "anneal.db"));
+    beside.exec(`CREATE TRIGGER full BEFORE DELETE ON artifacts BEGIN SELECT RAISE(ABORT, 'full'); END`);
+    const { renameSync } = fs;
+    fs.renameSync = (from, to) => {
+      if (String(to).endsWith(".txt")) return renameSync(from, to);
+      throw Object.assign(new Error("full"), { code: "ENOSPC" });
+    };
+    syncBuiltinESMExports();
+    try {
+      await expect(store.artifacts.create(key, [["a.txt", "text"]])).rejects.toThrow();
+    } finally {
+      fs.renameSync = renameSync;
+      syncBuiltinESMExports();
+    }
+    expect((await checkHome(home)).problems).toEqual([]);
+    beside.exec("DROP TRIGGER full");
+    beside.close();
+    const made = await store.artifacts.create(key, [["a.txt", "again"]]);
+    expect([made.version, [...store.artifacts.ids()]]).toEqual([0, [made.id]]);
+    expect(readdirSync(join(home, "artifacts", "pending"))).toEqual([]);
   });
 
   it("whose commit was cut short is whole at the next start, with every file that was put", () => {
