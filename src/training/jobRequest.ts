@@ -1,7 +1,7 @@
 // What a job was asked for, kept in the job's folder from before its id is known to anyone until it has ended.
 
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { isAbsolute, join, relative, sep } from "node:path";
 import { NotFoundError } from "../errors.js";
 import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
@@ -18,8 +18,8 @@ interface RlJob {
 }
 
 /**
- * `data` is the resolved file on this machine, or an http(s) URL; `name` is what messages call it, if anything else. What the
- * request held itself is already where the job keeps its copy.
+ * `data` is the resolved file on this machine (as `storedData` says), or an http(s) URL; `name` is what messages call it, if
+ * anything else. What the request held itself is already where the job keeps its copy.
  */
 export interface SftJob {
   kind: "sft";
@@ -41,6 +41,12 @@ const GROUPS = "groups.jsonl";
 
 /** Where a supervised job keeps its copy of the data. */
 export const dataCopy = (files: Store["files"], jobId: string): string => join(files.jobFolder(jobId), "data.jsonl");
+
+/** A file of the home is kept relative to it: the job that it belongs to may go on where the home has been moved or copied to. */
+export function storedData(home: string, data: string): string {
+  const path = isAbsolute(data) ? relative(home, data) : data;
+  return isAbsolute(path) || path.split(sep)[0] === ".." ? data : path;
+}
 
 /** Writes a request to the disk. */
 export function writeJobRequest(files: Store["files"], jobId: string, request: JobRequest): void {

@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { readdir, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
@@ -28,7 +28,7 @@ import { finiteNumbers, type Recipe } from "./recipe.js";
 import { recipeOf } from "./recipeOf.js";
 import { prepareGroups } from "./recordGroups.js";
 import { discardReference, keepReference } from "./referenceCheckpoint.js";
-import { snapshotData } from "./sftData.js";
+import { isRemote, snapshotData } from "./sftData.js";
 import { gradientSteps, logBatches, meanLosses } from "./stepMetrics.js";
 import { type Standing, standingAfter } from "./validation.js";
 
@@ -170,7 +170,8 @@ async function createRecipe(
 ): Promise<Recipe> {
   const copy = dataCopy(host.store.files, job.id);
   if (request.kind === "sft" && !existsSync(copy)) {
-    await snapshotData(request.data, request.name ?? request.data, copy, signal);
+    const data = isRemote(request.data) ? request.data : resolve(host.store.home, request.data);
+    await snapshotData(data, request.name ?? data, copy, signal);
   }
   // A lag counts back from the step that the job trains from, which is known now.
   if (request.kind === "rl") await keepReference(host.store, job, request.config, state.from);

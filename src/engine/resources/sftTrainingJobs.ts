@@ -3,7 +3,7 @@ import { validateAsync } from "../../schemas/validate.js";
 import { moveFile, streamFile } from "../../store/durableFiles.js";
 import type { ModelRecord } from "../../store/records.js";
 import { resolveTrainingData, trainingDataName } from "../../training/dataLocation.js";
-import { dataCopy, type SftJob, writeJobRequest } from "../../training/jobRequest.js";
+import { dataCopy, type SftJob, storedData, writeJobRequest } from "../../training/jobRequest.js";
 import type { RequestOptions, SftTrainingJobsResource } from "../../types/client.js";
 import type { JobEstimate, SftTrainingJobCreateParams, TrainingJobCreated } from "../../types/training.js";
 import { accessModel, checkEntity, readerOf, type View } from "../core/access.js";
@@ -27,10 +27,10 @@ export class SftTrainingJobs implements SftTrainingJobsResource {
 
   async create(params: SftTrainingJobCreateParams, options?: RequestOptions): Promise<TrainingJobCreated> {
     options?.signal?.throwIfAborted();
-    const { files } = this.#core.store;
+    const { files, home } = this.#core.store;
     return this.#withData(params, options, (model, request, given) =>
       queueJob(this.#core, model, "sft", (jobId) => {
-        writeJobRequest(files, jobId, request);
+        writeJobRequest(files, jobId, { ...request, data: storedData(home, request.data) });
         if (given !== null) moveFile(given, dataCopy(files, jobId));
       }),
     );
