@@ -118,8 +118,6 @@ export function artifactTable(
     try {
       moveFolder(folder, table.folder(record));
     } catch (error) {
-      // Of a folder that was moved and not flushed, a crash of the machine leaves what `recover` finds.
-      if (existsSync(table.folder(record))) return record;
       failed.add(id);
       forgetFailed();
       throw error;

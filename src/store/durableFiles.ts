@@ -62,7 +62,13 @@ export function moveFolder(temporary: string, final: string): void {
   } else {
     renameSync(temporary, final);
   }
-  fsyncPath(dirname(final), true);
+  try {
+    fsyncPath(dirname(final), true);
+  } catch (error) {
+    // Whoever is told has it where it was.
+    renameSync(final, temporary);
+    throw error;
+  }
 }
 
 /** Writes a file so that a reader sees the old or the new content, never a part. @throws DiskFullError */

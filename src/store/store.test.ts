@@ -65,6 +65,20 @@ describe("a store that is closed", () => {
   });
 });
 
+/** The file system refuses the next call of that name. */
+function failingOnce(name: "renameSync" | "openSync", code: string) {
+  const real = fs[name];
+  const put = (value: unknown) => {
+    Object.assign(fs, { [name]: value });
+    syncBuiltinESMExports();
+  };
+  put(() => {
+    put(real);
+    throw Object.assign(new Error(code), { code });
+  });
+  return { end: () => put(real) };
+}
+
 const makeModel = (name = "m") =>
   store.models.create({ entity: "local", project: "p", name, baseModel: "anneal/tiny" });
 
@@ -346,33 +360,22 @@ describe("an artifact", () => {
     expect(texts(1)).toEqual([["late.jsonl", "beside"]]);
   });
 
-  it("whose commit fails keeps the files that were put for the next one, or has them where its folder cannot be flushed", () => {
+  it("whose commit fails, before its folder is moved or after, keeps the files that were put for the next one", () => {
     const key = { entity: "local", project: "p", name: "failing" };
-    const [artifacts, pending] = [join(home, "artifacts"), store.artifacts.pendingFolder(key)];
+    const pending = store.artifacts.pendingFolder(key);
     writeFileSync(join(pending, "train.jsonl"), "kept");
-    const { renameSync, openSync } = fs;
-    const failing = (change: () => void) => {
-      change();
-      syncBuiltinESMExports();
-      try {
-        return store.artifacts.commit(key);
-      } finally {
-        Object.assign(fs, { renameSync, openSync });
-        syncBuiltinESMExports();
-      }
-    };
-    const fail = (code: string) => {
-      throw Object.assign(new Error(code), { code });
-    };
-    expect(() => failing(() => (fs.renameSync = () => fail("ENOSPC")))).toThrow(DiskFullError);
-    expect([store.artifacts.latest(key), readdirSync(pending)]).toEqual([null, ["train.jsonl"]]);
-    const made = failing(() => {
-      fs.openSync = (path, ...more) => (path === artifacts ? fail("EMFILE") : openSync(path, ...more));
-    });
-    expect(made.version).toBe(0);
-    reopen();
+    for (const [name, code] of [
+      ["renameSync", "ENOSPC"],
+      ["openSync", "EMFILE"],
+    ] as const) {
+      const failing = failingOnce(name, code);
+      expect(() => store.artifacts.commit(key)).toThrow(code === "ENOSPC" ? DiskFullError : code);
+      failing.end();
+      expect([store.artifacts.latest(key), readdirSync(pending)]).toEqual([null, ["train.jsonl"]]);
+    }
+    const made = store.artifacts.commit(key);
+    expect([made.version, readdirSync(join(home, "artifacts")).sort()]).toEqual([0, [made.id, "pending"].sort()]);
     expect(readFileSync(join(store.artifacts.folder(made), "train.jsonl"), "utf8")).toBe("kept");
-    expect(store.swept.quarantined).toEqual([]);
   });
 
   it("that a full disk kept from being moved and from losing its row is no version when there is room", async () => {
@@ -655,6 +658,16 @@ describe("the home", () => {
     store.models.delete(id);
     await vi.waitFor(() => expect(size()).toBeLessThan(17 << 20), { timeout: 60_000 });
     store.check();
+  });
+
+  it("has no folder whose name could not be flushed", async () => {
+    const temporary = store.files.temporary();
+    const folder = store.files.checkpointFolder("m", 1);
+    store.files.makeFolder(store.files.modelFolder("m"));
+    const failing = failingOnce("openSync", "EMFILE");
+    await expect(store.files.commitFolder(temporary, folder)).rejects.toThrow("EMFILE");
+    failing.end();
+    expect([existsSync(folder), existsSync(temporary)]).toEqual([false, true]);
   });
 
   it("replaces a folder that an interrupted run left under the final name", async () => {
