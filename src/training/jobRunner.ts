@@ -38,9 +38,9 @@ const CLOSING = Symbol("closing");
 /** Between attempts to write what a full disk did not take, in milliseconds. */
 const WRITE_AGAIN_AFTER = 500;
 
-/** Between attempts of a job that a full disk stopped, in milliseconds: a step is computed again in each. */
-const MIN_WAIT_FOR_ROOM = 500;
-const MAX_WAIT_FOR_ROOM = 30_000;
+/** Between attempts of a job that has to wait, as for room on a full disk, in milliseconds: a step is computed again in each. */
+const MIN_WAIT = 500;
+const MAX_WAIT = 30_000;
 
 export class JobRunner {
   readonly #host: TrainingHost;
@@ -212,19 +212,24 @@ export class JobRunner {
     await discardStates(this.#host, job).catch(() => undefined);
   }
 
-  /** Goes on from the last step that was written whenever the disk was full. */
+  /** Goes on from the last step that was written whenever the disk was full, or no file could be opened. */
   async #runWithRoom(jobId: string, signal: AbortSignal): Promise<void> {
-    const { store } = this.#host;
+    const { store, logger } = this.#host;
     const { runJob } = await import("./runJob.js");
-    for (let wait = MIN_WAIT_FOR_ROOM; ; wait = Math.min(2 * wait, MAX_WAIT_FOR_ROOM)) {
+    let isToldOfFiles = false;
+    for (let wait = MIN_WAIT; ; wait = Math.min(2 * wait, MAX_WAIT)) {
       const job = store.jobs.get(jobId);
       if (job === null) return;
       try {
         return await runJob(this.#host, job, signal);
       } catch (error) {
         const named = asDiskFullError(error);
-        if (signal.aborted || !(named instanceof DiskFullError)) throw error;
-        this.#tellOfFullDisk(jobId, named);
+        if (signal.aborted || !(named instanceof DiskFullError || isOutOfFiles(error))) throw error;
+        if (named instanceof DiskFullError) this.#tellOfFullDisk(jobId, named);
+        else if (!isToldOfFiles) {
+          isToldOfFiles = true;
+          logger.warn("training job waits until this process may open files again", { job: jobId, error });
+        }
         await sleep(wait, undefined, { signal });
       }
     }
@@ -257,6 +262,12 @@ export class JobRunner {
     this.#ended[end.status] += 1;
     store.files.remove(store.files.jobFolder(jobId));
   }
+}
+
+/** Whether the process, or the system, has as many files open as it may: other work may close some. */
+function isOutOfFiles(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return ["EMFILE", "ENFILE"].includes((error as NodeJS.ErrnoException).code ?? "") || isOutOfFiles(error.cause);
 }
 
 function engineClosing(): ClosedError {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { UnavailableError } from "../../src/errors.js";
+import { ModelFileError, UnavailableError } from "../../src/errors.js";
 import { openStore, type Store } from "../../src/store/store.js";
 import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
@@ -252,6 +252,25 @@ describe("a training job", () => {
     expect(store.jobs.get(waiting)!.status).toBe("succeeded");
     expect(checkpointBits(store, modelId, 1)).toEqual(checkpointBits(store, untouched, 1));
     expect(warn.mock.calls.filter(([message]) => message.includes("job waits for room"))).toHaveLength(3);
+    warn.mockRestore();
+  });
+
+  it("waits while the process has too many files open, wherever it is met", async () => {
+    const modelId = await registerModel(store, base, "files");
+    const jobId = queue(modelId, rl(1));
+    const outOf = Object.assign(new Error("EMFILE: too many open files"), { code: "EMFILE" });
+    const errors = [outOf, new ModelFileError("meta.json", "too many open files", { cause: outOf })];
+    const start = store.startJob;
+    vi.spyOn(store, "startJob").mockImplementation((id, event) => {
+      const error = errors.shift();
+      if (error) throw error;
+      start(id, event);
+    });
+    const warn = vi.spyOn(host.logger, "warn");
+    runner.enqueue(jobId);
+    await ended(jobId);
+    expect([store.jobs.get(jobId)!.status, errors]).toEqual(["succeeded", []]);
+    expect(warn.mock.calls.filter(([message]) => message.includes("open files"))).toHaveLength(1);
     warn.mockRestore();
   });
 
