@@ -14,6 +14,7 @@ export function libraryTokenizer(folder: TokenizerFolder, file: string): Hugging
     // Of tokenizer_config.json the library would take steps that tokenizer.json does not have.
     const library = new HuggingFaceTokenizer(withExplicitSteps(folder.tokenizer), {});
     useCompiledTables(library.normalizer);
+    stripBesideTokens(library);
     speedUpLongWords(library.model);
     fuseWithinWords(library.model);
     encodeByScores(library.model, folder.model);
@@ -21,6 +22,61 @@ export function libraryTokenizer(folder: TokenizerFolder, file: string): Hugging
   } catch (error) {
     throw new TokenizerError(`cannot be loaded (${(error as Error).message})`, file, { cause: error });
   }
+}
+
+/** What the library has of added tokens, as far as it is used here. */
+interface AddedTokens {
+  splitter_unnormalized: Splitter;
+  splitter_normalized: Splitter;
+  added_tokens_map: ReadonlyMap<string, { lstrip: boolean; rstrip: boolean }>;
+}
+
+interface Splitter {
+  /** Added tokens, and what stands between them. */
+  split(text: string): string[];
+}
+
+/**
+ * Added tokens may take the white space beside them: in the library also that of other added tokens, which then are none, and by
+ * JavaScript's `trim`, which takes U+FEFF for white space and U+0085 not.
+ */
+function stripBesideTokens(library: HuggingFaceTokenizer): void {
+  const { splitter_unnormalized, splitter_normalized, added_tokens_map } = library as unknown as AddedTokens;
+  const left = new Set<string>();
+  const right = new Set<string>();
+  for (const [content, token] of added_tokens_map) {
+    if (token.lstrip) left.add(content);
+    if (token.rstrip) right.add(content);
+    token.lstrip = false;
+    token.rstrip = false;
+  }
+  if (left.size === 0 && right.size === 0) return;
+  for (const splitter of [splitter_unnormalized, splitter_normalized]) {
+    const split = splitter.split.bind(splitter);
+    splitter.split = (text) => {
+      const sections = split(text);
+      return sections.map((section, index) => {
+        if (added_tokens_map.has(section)) return section;
+        const start = right.has(sections[index - 1] ?? "") ? leadingSpaces(section) : 0;
+        const rest = section.slice(start);
+        return left.has(sections[index + 1] ?? "") ? rest.slice(0, rest.length - trailingSpaces(rest)) : rest;
+      });
+    };
+  }
+}
+
+const SPACE = /\p{White_Space}/u;
+
+function leadingSpaces(text: string): number {
+  let count = 0;
+  while (count < text.length && SPACE.test(text[count]!)) count++;
+  return count;
+}
+
+function trailingSpaces(text: string): number {
+  let count = 0;
+  while (count < text.length && SPACE.test(text[text.length - 1 - count]!)) count++;
+  return count;
 }
 
 /** What the library's model of byte pairs has, as far as it is used here. */

@@ -36,8 +36,12 @@ def unigram(scores, **changes):
     return {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], *scores], "byte_fallback": False, **changes}
 
 
-def layout(model, normalizer=None, pre_tokenizer=None, decoder=None):
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": normalizer,
+def added(index, content, **flags):
+    return {"id": len(BYTES["vocab"]) + index, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True, **flags}
+
+
+def layout(model, normalizer=None, pre_tokenizer=None, decoder=None, added_tokens=()):
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": list(added_tokens), "normalizer": normalizer,
             "pre_tokenizer": pre_tokenizer, "post_processor": None, "decoder": decoder, "model": model}
 
 
@@ -86,6 +90,9 @@ LAYOUTS = {
     "metaspace unsplit": layout(SPLIT, None, metaspace(split=False)),
     "byte level": layout(BYTES, None, byte_level(), byte_level()),
     "byte level with a prefix": layout(BYTES, None, sequence("pretokenizers", split({"Regex": "!"}, "Isolated"), byte_level(add_prefix_space=True)), byte_level()),
+    "tokens that take the spaces beside them": layout(BYTES, None, byte_level(), byte_level(), [
+        added(0, "<l>", lstrip=True), added(1, "<r>", rstrip=True), added(2, "<b>", lstrip=True, rstrip=True),
+        added(3, "<t>\n"), added(4, "\n\n"), added(5, "<n>", lstrip=True, rstrip=True, normalized=True, special=False)]),
     "unknown": layout(bpe("ab ", fuse_unk=True), None, split({"String": " "}, "Isolated")),
     "scores": layout(unigram(SCORES), None, metaspace(), metaspace()),
     "scores and bytes": layout(unigram([*SCORES, *BYTE_TOKENS], byte_fallback=True), None, metaspace(), sequence("decoders", {"type": "ByteFallback"}, metaspace())),
@@ -95,7 +102,8 @@ LAYOUTS = {
     "words as written": layout(BERT, bert(lowercase=False, clean_text=False), {"type": "BertPreTokenizer"}),
 }
 TEXTS = ["a b", "a!!!a !! a", "aΣ ΑΣ ΑΣΑ ς", "\ufeffa\ufeff", "\x85a\x85", " a ", "\n a\t", "$a$ $&", "a...b", "!!!", "!!!!!", "a! !a a!a", "  a  a", "漢a字", "a𠀀b 𠀀𠀀", "😀a😀 🙂🙂",
-         "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b", "e\u0302\u0301e\u0302 ê\u0301", "A\u0301\r\n\ra\u200b", "ﬁ①각ё\u0301 か\u3099がか"]
+         "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b", "e\u0302\u0301e\u0302 ê\u0301", "A\u0301\r\n\ra\u200b", "ﬁ①각ё\u0301 か\u3099がか",
+         "a \ufeff<l> \x85<r>\ufeff a", "<r>\x85 a\x85<l>", "<t>\n<l><r>\n\n<b> \n\n <b>\t\u2028<l>", "<r> <l>\x1c<b>\u200b <n> \ufeff<n>\x85a"]
 
 
 def cases(tokenizer):
