@@ -13,7 +13,9 @@ const CHINESE =
 
 export function withExplicitSteps(tokenizer: JsonObject): JsonObject {
   const { normalizer, pre_tokenizer } = tokenizer;
-  return { ...tokenizer, normalizer: explicitNormalizer(normalizer), pre_tokenizer: explicitSplit(pre_tokenizer) };
+  // Without a normalizer, the library would cut out the added tokens that are sought behind it together with the others.
+  const normalizerOrNone = explicitNormalizer(normalizer) ?? { type: "Sequence", normalizers: [] };
+  return { ...tokenizer, normalizer: normalizerOrNone, pre_tokenizer: explicitSplit(pre_tokenizer) };
 }
 
 /**

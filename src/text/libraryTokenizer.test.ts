@@ -39,3 +39,14 @@ it("takes no steps from tokenizer_config.json that tokenizer.json does not have"
   expect((await loadUntriedTokenizer(path)).encode(text)).toEqual(ids);
   await rm(path, { recursive: true });
 });
+
+it("takes the white space beside a token that is found behind the normalizer", async () => {
+  const path = await mkdtemp(join(tmpdir(), "anneal-layout-"));
+  const added_tokens = [{ id: 3, content: "<N>", normalized: true, special: false, lstrip: true, rstrip: true }];
+  const model = { type: "BPE", vocab: { a: 0, " ": 1, "\ufeff": 2 }, merges: [] };
+  const none = { pre_tokenizer: null, post_processor: null, decoder: null };
+  const tokenizer = { ...none, added_tokens, normalizer: { type: "Lowercase" }, model };
+  await writeFile(join(path, "tokenizer.json"), JSON.stringify(tokenizer));
+  expect((await loadUntriedTokenizer(path)).encode("A <n>  \ufeffA <N> A")).toEqual([0, 3, 2, 0, 3, 0]);
+  await rm(path, { recursive: true });
+});

@@ -28,7 +28,8 @@ export function libraryTokenizer(folder: TokenizerFolder, file: string): Hugging
 interface AddedTokens {
   splitter_unnormalized: Splitter;
   splitter_normalized: Splitter;
-  added_tokens_map: ReadonlyMap<string, { lstrip: boolean; rstrip: boolean }>;
+  /** By their texts, before the normalizer and after it. */
+  added_tokens_map: ReadonlyMap<string, { normalized: boolean; lstrip: boolean; rstrip: boolean }>;
 }
 
 interface Splitter {
@@ -42,24 +43,26 @@ interface Splitter {
  */
 function stripBesideTokens(library: HuggingFaceTokenizer): void {
   const { splitter_unnormalized, splitter_normalized, added_tokens_map } = library as unknown as AddedTokens;
-  const left = new Set<string>();
-  const right = new Set<string>();
-  for (const [content, token] of added_tokens_map) {
-    if (token.lstrip) left.add(content);
-    if (token.rstrip) right.add(content);
+  const tokens = [...added_tokens_map].map(([text, token]) => ({ text, ...token }));
+  if (!tokens.some(({ lstrip, rstrip }) => lstrip || rstrip)) return;
+  for (const token of added_tokens_map.values()) {
     token.lstrip = false;
     token.rstrip = false;
   }
-  if (left.size === 0 && right.size === 0) return;
   for (const splitter of [splitter_unnormalized, splitter_normalized]) {
+    const own = new Map(
+      tokens
+        .filter(({ normalized }) => normalized === (splitter === splitter_normalized))
+        .map((token) => [token.text, token]),
+    );
     const split = splitter.split.bind(splitter);
     splitter.split = (text) => {
       const sections = split(text);
       return sections.map((section, index) => {
-        if (added_tokens_map.has(section)) return section;
-        const start = right.has(sections[index - 1] ?? "") ? leadingSpaces(section) : 0;
+        if (own.has(section)) return section;
+        const start = own.get(sections[index - 1] ?? "")?.rstrip ? leadingSpaces(section) : 0;
         const rest = section.slice(start);
-        return left.has(sections[index + 1] ?? "") ? rest.slice(0, rest.length - trailingSpaces(rest)) : rest;
+        return own.get(sections[index + 1] ?? "")?.lstrip ? rest.slice(0, rest.length - trailingSpaces(rest)) : rest;
       });
     };
   }

@@ -92,7 +92,8 @@ LAYOUTS = {
     "byte level with a prefix": layout(BYTES, None, sequence("pretokenizers", split({"Regex": "!"}, "Isolated"), byte_level(add_prefix_space=True)), byte_level()),
     "tokens that take the spaces beside them": layout(BYTES, None, byte_level(), byte_level(), [
         added(0, "<l>", lstrip=True), added(1, "<r>", rstrip=True), added(2, "<b>", lstrip=True, rstrip=True),
-        added(3, "<t>\n"), added(4, "\n\n"), added(5, "<n>", lstrip=True, rstrip=True, normalized=True, special=False)]),
+        added(3, "<t>\n"), added(4, "\n\n", normalized=True), added(5, "<n>", lstrip=True, rstrip=True, normalized=True, special=False),
+        added(6, "<r>x", normalized=True)]),
     "unknown": layout(bpe("ab ", fuse_unk=True), None, split({"String": " "}, "Isolated")),
     "scores": layout(unigram(SCORES), None, metaspace(), metaspace()),
     "scores and bytes": layout(unigram([*SCORES, *BYTE_TOKENS], byte_fallback=True), None, metaspace(), sequence("decoders", {"type": "ByteFallback"}, metaspace())),
@@ -103,7 +104,7 @@ LAYOUTS = {
 }
 TEXTS = ["a b", "a!!!a !! a", "aΣ ΑΣ ΑΣΑ ς", "\ufeffa\ufeff", "\x85a\x85", " a ", "\n a\t", "$a$ $&", "a...b", "!!!", "!!!!!", "a! !a a!a", "  a  a", "漢a字", "a𠀀b 𠀀𠀀", "😀a😀 🙂🙂",
          "x y xx yy", "é ée\u0301", "▁a ▁▁a", "a\x85!\ufeffa", "..... ... .", "\u4e00\U0002a6d6b", "e\u0302\u0301e\u0302 ê\u0301", "A\u0301\r\n\ra\u200b", "ﬁ①각ё\u0301 か\u3099がか",
-         "a \ufeff<l> \x85<r>\ufeff a", "<r>\x85 a\x85<l>", "<t>\n<l><r>\n\n<b> \n\n <b>\t\u2028<l>", "<r> <l>\x1c<b>\u200b <n> \ufeff<n>\x85a"]
+         "a \ufeff<l> \x85<r>\ufeff a", "<r>\x85 a\x85<l>", "<t>\n<l><r>\n\n<b> \n\n <b>\t\u2028<l>", "<r> <l>\x1c<b>\u200b <n> \ufeff<n>\x85a", "<r>xa\n\n<n>\n\na"]
 
 
 def cases(tokenizer):
