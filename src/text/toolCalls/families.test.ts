@@ -138,6 +138,7 @@ describe("mistral", () => {
     const numbered = '[TOOL_CALLS]f[CALL_ID]a1b2c3d4e[ARGS]{"x": {"y": "}"}}';
     expectParsed("mistral", numbered, "", ["f", '{"x": {"y": "}"}}']);
     expectParsed("mistral", '[TOOL_CALLS]f{"x": 1}', "", ["f", '{"x": 1}']);
+    expectParsed("mistral", '[TOOL_CALLS]f{"x": 1}\n\n Done.', "Done.", ["f", '{"x": 1}']);
   });
 
   it("finds lists of calls", () => {

@@ -158,7 +158,7 @@ export class MarkedToolParser implements ToolParser {
   private readClosing(text: string): string {
     const all = this.take(text).replace(/^[\s}\]]+/, "");
     const close = this.marks.closes.find((mark) => all.startsWith(mark));
-    if (close === undefined && this.marks.closes.some((mark) => mark.startsWith(all))) return this.hold(all);
+    if (close === undefined && ["", ...this.marks.closes].some((mark) => mark.startsWith(all))) return this.hold(all);
     this.state = "text";
     return close === undefined ? all : all.slice(close.length);
   }
