@@ -109,9 +109,9 @@ function truncated(characters: string[], max: number, ending: string, killWords:
   return (space < 0 ? kept : kept.slice(0, space)) + ending;
 }
 
-/** Words begin after white space, brackets or a hyphen; the rest of a word becomes lower case. */
+/** Words begin after white space, brackets or a hyphen, in upper case; the rest of a word becomes lower case. */
 function titled(text: string): string {
-  return text.replace(/[^-\s({[<]+/gu, capitalized);
+  return text.replace(/([^-\s({[<])([^-\s({[<]*)/gu, (_, first, rest) => first.toUpperCase() + rest.toLowerCase());
 }
 
 function withoutTags(text: string): string {

@@ -143,14 +143,30 @@ export function countOf(text: string, part: string): number {
 
 export function capitalized(text: string): string {
   const [first, ...rest] = charactersOf(text);
-  return first === undefined ? "" : first.toUpperCase() + rest.join("").toLowerCase();
+  return first === undefined ? "" : titleOf(first) + rest.join("").toLowerCase();
 }
 
-const LETTERS = /\p{L}+/gu;
+/** Each with its upper, title and lower case. */
+const DIGRAPHS = "ǄǅǆǇǈǉǊǋǌǱǲǳ";
+/** Georgian letters have an upper case, which none but texts all in capitals take. */
+const KEPT_IN_TITLES = /[\p{Lt}\u10d0-\u10ff]/u;
 
-/** `str.title`: every run of letters capitalised. */
+/** A character at the beginning of a word: of letters that it stands for, only the first one is upper case. */
+function titleOf(character: string): string {
+  const digraph = DIGRAPHS.indexOf(character);
+  if (digraph >= 0) return DIGRAPHS[digraph - (digraph % 3) + 1]!;
+  if (KEPT_IN_TITLES.test(character)) return character;
+  const upper = character.toUpperCase();
+  // Greek writes an iota below the letter, not behind it.
+  if (upper.length > 1 && upper.endsWith("Ι")) return `${upper.slice(0, -1)}\u0345`.normalize("NFC");
+  return /^\p{Lu}\p{Lu}/u.test(upper) ? upper[0] + upper.slice(1).toLowerCase() : upper;
+}
+
+const CASED = /\p{Cased}+/gu;
+
+/** `str.title`: every run of letters that have case capitalised. */
 export function titled(text: string): string {
-  return text.replace(LETTERS, capitalized);
+  return text.replace(CASED, capitalized);
 }
 
 export function caseSwapped(text: string): string {
@@ -161,15 +177,16 @@ export function caseSwapped(text: string): string {
 
 /** Whether there is a letter with case and none of the other case. */
 export function isAllLower(text: string): boolean {
-  return /\p{Ll}/u.test(text) && !/[\p{Lu}\p{Lt}]/u.test(text);
+  return /\p{Lowercase}/u.test(text) && !/[\p{Uppercase}\p{Lt}]/u.test(text);
 }
 
 export function isAllUpper(text: string): boolean {
-  return /\p{Lu}/u.test(text) && !/[\p{Ll}\p{Lt}]/u.test(text);
+  return /\p{Uppercase}/u.test(text) && !/[\p{Lowercase}\p{Lt}]/u.test(text);
 }
 
 export function isTitled(text: string): boolean {
-  return /\p{Lu}/u.test(text) && text === titled(text);
+  const words = text.match(CASED) ?? [];
+  return words.length > 0 && words.every((word) => /^[\p{Uppercase}\p{Lt}]\p{Lowercase}*$/u.test(word));
 }
 
 /**

@@ -88,6 +88,8 @@ joined' }}
 {{ 'a-b-c'.partition('-') }} {{ 'a-b-c'.rpartition('-') }} {{ 'abc'.partition('-') }} {{ 'abc'.rpartition('x') }}
 {{ 'abc'.removeprefix('a') }} {{ 'abc'.removesuffix('c') }} {{ 'abc'.removesuffix('') }} {{ 'abc'.removeprefix('x') }}
 {{ 'x'.ljust(3) }}|{{ 'x'.rjust(3, '.') }}|{{ 'x'.center(4, '*') }}|{{ 'ab'.center(5, '*') }}|{{ '7'.zfill(3) }}|{{ '-7'.zfill(4) }}|{{ 'long'.ljust(2) }}|{{ 'a\tb'.expandtabs(4) }}|
+{{ 'straße'.capitalize() }} {{ 'ﬁt ﬆ ßa' | title }} {{ 'ǆ Ǆ ǈa' | title }} {{ 'ქართული ენა' | capitalize }} {{ 'ქართული ენა'.title() }} {{ 'ᾠδή ᾳ' | title }} {{ 'ŉ'.title() }} {{ '中a 1b ªc e\u0301a' | title }} {{ '中a 1b'.title() }}
+{{ 'Straße'.title().istitle() }} {{ 'ǅa'.istitle() }} {{ 'ქა'.istitle() }} {{ 'Aª'.istitle() }} {{ 'ª'.islower() }} {{ 'Ⓐ'.isupper() }} {{ 'AB'.istitle() }}
 {{ 'abc'.isalpha() }} {{ 'ab1'.isalnum() }} {{ '12'.isdigit() }} {{ '½'.isnumeric() }} {{ ' '.isspace() }} {{ 'aB'.islower() }} {{ 'AB'.isupper() }} {{ 'Ab Cd'.istitle() }} {{ ''.isalpha() }} {{ '²'.isdigit() }} {{ '²'.isdecimal() }} {{ 'a1'.isidentifier() }} {{ 'é'.isascii() }}
 {{ '{} and {}'.format(1, 'b') }} {{ '{1}{0}'.format('a', 'b') }} {{ '{x.name} {y[0]} {z[k]}'.format(x=people[0], y=list, z={'k': 'v'}) }} {{ '{{}}'.format() }} {{ '{!r:>6}'.format('a') }} {{ '{!s}'.format(none) }}
 {{ '{:>5}|{:<5}|{:^5}|{:*^7}'.format('a', 'b', 'c', 'd') }} {{ '{:05d}|{:+d}|{: d}|{:,}|{:x}|{:#X}|{:b}|{:o}'.format(42, 42, 42, 1234567, 255, 255, 5, 8) }}
