@@ -355,9 +355,13 @@ export const STRING_METHODS: Readonly<Record<string, Method>> = {
   isnumeric: plain("isnumeric", (text) => /^\p{N}+$/u.test(text)),
   isalpha: plain("isalpha", (text) => /^\p{L}+$/u.test(text)),
   isalnum: plain("isalnum", (text) => /^[\p{L}\p{N}]+$/u.test(text)),
+  isprintable: plain("isprintable", (text) => !UNPRINTABLE.test(text)),
   isascii: plain("isascii", (text) => !/[^\0-\x7f]/.test(text)),
   isidentifier: plain("isidentifier", (text) => /^[\p{L}\p{Nl}_][\p{L}\p{N}\p{M}\p{Pc}]*$/u.test(text)),
 };
+
+/** Control, format, unassigned and separator characters, except the space. */
+const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/u;
 
 /** Replaces up to `count` times, everywhere when it is negative. */
 export function replacedWithin(text: string, from: string, to: string, count: number): string {

@@ -69,7 +69,12 @@ function converted(value: Value, conversion: string, flags: string, precision: n
     const need = "diu".includes(conversion) ? "a real number is required" : "an integer is required";
     return raise("TypeError", `%${conversion} format: ${need}, not ${typeName(value)}`);
   }
-  const text = numberText(number, value instanceof Float, conversion, precision);
+  if ("xXo".includes(conversion) && value instanceof Float) {
+    return raise("TypeError", `%${conversion} format: an integer is required, not float`);
+  }
+  const digits = numberText(number, value instanceof Float, conversion, precision);
+  const isMarked = flags.includes("#") && "xXo".includes(conversion);
+  const text = isMarked ? digits.replace(/^-?/, (sign) => `${sign}0${conversion}`) : digits;
   if (text.startsWith("-")) return text;
   return flags.includes("+") ? `+${text}` : flags.includes(" ") ? ` ${text}` : text;
 }
@@ -107,8 +112,9 @@ function numberText(number: number | bigint, isFloat: boolean, conversion: strin
       return conversion === "E" ? text.toUpperCase() : text;
     }
     case "g":
-    case "G":
       return generalText(Number(number), precision ?? 6);
+    case "G":
+      return generalText(Number(number), precision ?? 6).toUpperCase();
     default:
       return raise("ValueError", `unsupported format character '${conversion}'`);
   }
@@ -116,7 +122,8 @@ function numberText(number: number | bigint, isFloat: boolean, conversion: strin
 
 /** `%g`: the shorter of fixed and exponent form, without trailing zeros. */
 export function generalText(value: number, precision: number): string {
-  if (value === 0 || !Number.isFinite(value)) return String(value);
+  if (!Number.isFinite(value)) return floatText(value);
+  if (value === 0) return Object.is(value, -0) ? "-0" : "0";
   const digits = Math.max(1, Math.min(100, precision));
   const [mantissa, exponentText] = value.toExponential(digits - 1).split("e");
   const exponent = Number(exponentText);
@@ -128,7 +135,7 @@ export function generalText(value: number, precision: number): string {
 function padded(text: string, conversion: string, flags: string, width: number): string {
   if (flags.includes("-")) return text.padEnd(width);
   if (!flags.includes("0") || "sra c".includes(conversion)) return text.padStart(width);
-  const sign = /^[+\- ]/.exec(text)?.[0] ?? "";
+  const sign = /^[+\- ]?(?:0[xXo])?/.exec(text)![0];
   return sign + text.slice(sign.length).padStart(width - sign.length, "0");
 }
 

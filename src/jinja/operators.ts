@@ -63,10 +63,19 @@ function floatOperation(operator: BinaryOperator, a: number, b: number): Float {
   }
   if (b === 0) raise("ZeroDivisionError", operator === "/" ? "float division by zero" : "float floor division by zero");
   if (operator === "/") return new Float(a / b);
-  if (operator === "//") return new Float(Math.floor(a / b));
   // The remainder has the divisor's sign.
-  const remainder = a % b;
-  return new Float(remainder !== 0 && remainder < 0 !== b < 0 ? remainder + b : remainder);
+  const rest = a % b;
+  const isOpposite = rest !== 0 && rest < 0 !== b < 0;
+  if (operator === "//") return new Float(floorQuotient(a, b, (a - rest) / b - (isOpposite ? 1 : 0)));
+  if (rest === 0) return new Float(b < 0 ? -0 : 0);
+  return new Float(isOpposite ? rest + b : rest);
+}
+
+/** Of what is left without the remainder: an int but for rounding, which `a / b` may round up to the next one. */
+function floorQuotient(a: number, b: number, quotient: number): number {
+  if (quotient === 0) return a / b < 0 ? -0 : 0;
+  const floor = Math.floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
 }
 
 function integerOperation(operator: BinaryOperator, a: number | bigint, b: number | bigint): Value {

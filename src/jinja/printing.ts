@@ -125,7 +125,7 @@ export function rounded(value: number, precision: number): number {
   if (!Number.isFinite(value) || value === 0) return value;
   if (precision >= 0) return Number(fixed(value, Math.min(precision, 100)));
   const unit = 10 ** -precision;
-  if (unit > 2 * Math.abs(value)) return 0;
+  if (unit > 2 * Math.abs(value)) return value < 0 ? -0 : 0;
   return roundHalfEven(value / unit) * unit;
 }
 

@@ -314,7 +314,9 @@ function round(value: Value, given: Parameters<Filter>[1]): Value {
   }
   if (how !== "ceil" && how !== "floor") raise("FilterArgumentError", "method must be common, ceil or floor");
   const scaled = Number(number) * 10 ** places;
-  return new Float((how === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) / 10 ** places);
+  // An int, which has no negative zero.
+  const whole = (how === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) + 0;
+  return new Float(whole / 10 ** places);
 }
 
 /** To `zeros` zeros, halves to even. */
