@@ -1,7 +1,8 @@
 // A session's adapter: begins with the model's latest checkpoint, and is saved as the next one.
 
-import { NotFoundError } from "../errors.js";
+import { ModelFileError, NotFoundError } from "../errors.js";
 import type { Trainer } from "../runtime/runtime.js";
+import type { Store } from "../store/store.js";
 import type { Checkpoint } from "../types/models.js";
 import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
@@ -22,7 +23,8 @@ export async function openAdapterWeights(
   const latest = store.checkpoints.latest(modelId);
   if (latest === null) throw modelDeleted(modelId);
   const base = await host.base(modelId);
-  const state = await readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
+  const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
+  const state = await whileModelIsThere(store, modelId, reading);
   const { spec } = state;
   const trainer = await restoreTrainer(base.device, state, objective);
   const initialVersion = await publishInitialVersion(trainer);
@@ -64,6 +66,16 @@ async function publishInitialVersion(trainer: Trainer): Promise<number> {
     return await trainer.publish();
   } catch (error) {
     trainer.close();
+    throw error;
+  }
+}
+
+/** What is read of a model's latest checkpoint: that goes only with the model, which may be deleted meanwhile. @throws NotFoundError then */
+export async function whileModelIsThere<T>(store: Store, modelId: string, reading: Promise<T>): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof ModelFileError && store.models.get(modelId) === null) throw modelDeleted(modelId);
     throw error;
   }
 }

@@ -3,6 +3,7 @@
 import { NotFoundError } from "../errors.js";
 import { Semaphore } from "../semaphore.js";
 import type { JobEstimate } from "../types/training.js";
+import { whileModelIsThere } from "./adapterWeights.js";
 import { readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
 import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingHost } from "./host.js";
@@ -42,7 +43,8 @@ export async function estimateRequest(
       warn: () => undefined,
     });
     try {
-      const state = await readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
+      const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
+      const state = await whileModelIsThere(store, modelId, reading);
       const trainer = await restoreTrainer(base.device, state, recipe.objective);
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };

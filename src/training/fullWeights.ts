@@ -15,7 +15,7 @@ import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
 import { readSafetensors, safetensorsHeader } from "../weights/safetensors.js";
 import { BYTES } from "../weights/writeWeightFolder.js";
-import { modelDeleted } from "./adapterWeights.js";
+import { modelDeleted, whileModelIsThere } from "./adapterWeights.js";
 import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
 import { evaluateRows } from "./forwardBackward.js";
@@ -132,7 +132,8 @@ async function startFolder(
 ): Promise<Start> {
   const latest = store.checkpoints.latest(modelId);
   if (latest === null) throw modelDeleted(modelId);
-  const adapter = await readAdapter(store.files.checkpointFolder(modelId, latest.step), base, "checkpoint");
+  const reading = readAdapter(store.files.checkpointFolder(modelId, latest.step), base, "checkpoint");
+  const adapter = await whileModelIsThere(store, modelId, reading);
   const isUntrained = [...adapter.tensors].every(
     ([name, { data }]) => !name.endsWith(".lora_B.weight") || data.every((value) => value === 0),
   );

@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import type { Model } from "../../src/types/models.js";
+import type { TrainingMessage } from "../../src/types/training.js";
 import type { LossChoice, OptimStepParams, SessionOptions, TrainingRow } from "../../src/types/trainingSession.js";
 import { rows, sumOf } from "./trainingRows.js";
 
@@ -325,6 +326,34 @@ describe("a training session", () => {
     await engine.trainingSessions.close(session.id);
     expect((await Promise.allSettled(calls))[1]).toMatchObject({ reason: { code: "closed" } });
     expect((await engine.checkpoints.list(model.id)).data).toMatchObject([{ step: 0 }]);
+  });
+
+  it.each([
+    ["a session", (id: string) => engine.training.open(id)],
+    ["a session of all weights", (id: string) => engine.training.open(id, { weights: "full" })],
+    [
+      "an estimate",
+      (model_id: string) => {
+        const messages: TrainingMessage[] = [
+          { role: "user", content: "Say cat." },
+          { role: "assistant", content: "No, cat!" },
+        ];
+        return engine.sftTrainingJobs.estimate({ model_id, data: [{ messages }] });
+      },
+    ],
+  ])("%s finds no model that is deleted while it is read", async (_, read: (id: string) => Promise<unknown>) => {
+    const { id } = await newModel();
+    const { files } = engine.core.store;
+    const folder = files.checkpointFolder(id, 0);
+    let deleted: Promise<unknown> | undefined;
+    const located = vi.spyOn(files, "checkpointFolder").mockImplementation(() => {
+      deleted ??= engine.models.delete(id);
+      rmSync(folder, { recursive: true, force: true });
+      return folder;
+    });
+    await expect(read(id)).rejects.toMatchObject({ code: "model_not_found", status: 404 });
+    located.mockRestore();
+    await deleted;
   });
 
   it("refuses options that it does not know", async () => {
