@@ -1,6 +1,7 @@
 // A message's request as that of a chat completion.
 
 import { jsonText } from "../json.js";
+import { relocatedFault } from "../relocatedFault.js";
 import type { MessageCountRequest, MessageRequest } from "../schemas/messages.js";
 import { withoutNull } from "../withoutAbsent.js";
 
@@ -62,6 +63,26 @@ export function promptParams(request: Prompt): Record<string, unknown> {
     reasoning_effort: output_config?.effort ?? (thinking?.type === "disabled" ? "none" : undefined),
     chat_template_kwargs,
   });
+}
+
+/** Faults of the chat completion's fields, as those of the message's. */
+export function asMessageFault(error: unknown, request: Prompt): unknown {
+  return relocatedFault(error, (path) => renamed(path, request), "shorten the messages");
+}
+
+function renamed(path: string[], { output_config }: Prompt): string[] {
+  const [head, second, ...rest] = path;
+  if (head === "max_completion_tokens") return ["max_tokens"];
+  if (head === "stop") return ["stop_sequences", ...path.slice(1)];
+  if (head === "thinking_token_budget") return ["thinking", "budget_tokens"];
+  if (head === "reasoning_effort") return output_config?.effort ? ["output_config", "effort"] : ["thinking", "type"];
+  if (head === "response_format") return ["output_config", "format", ...rest];
+  if (head === "tools" && rest[0] === "function") {
+    const [field, ...within] = rest.slice(1);
+    return [head, second!, field === "parameters" ? "input_schema" : field!, ...within];
+  }
+  if (head === "tool_choice" && second === "function") return [head, ...rest];
+  return path;
 }
 
 function toolChoice(choice: NonNullable<Prompt["tool_choice"]>): unknown {

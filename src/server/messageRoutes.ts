@@ -6,7 +6,7 @@ import { validateAsync } from "../schemas/validate.js";
 import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParams } from "../types/chat.js";
 import type { TokenizeParams } from "../types/tokens.js";
 import { messageErrorBody } from "./errorBodies.js";
-import { chatParams, promptParams } from "./messageParams.js";
+import { asMessageFault, chatParams, promptParams } from "./messageParams.js";
 import { messageEvents, messageOf } from "./messageReply.js";
 import type { Call, Route } from "./route.js";
 import { streamed } from "./sse.js";
@@ -32,14 +32,23 @@ async function create(call: Call): Promise<unknown> {
   const request = await validateAsync(schemas.messageCreate, await json(EXACT_FIELDS));
   const params = { ...chatParams(request), request_id: requestId } as unknown as ChatCompletionCreateParams;
   const client = new AbortController();
-  const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
+  const signals = AbortSignal.any([signal, client.signal]);
+  const reply = await as.chat.completions.create(params, { signal: signals }).catch(refuseAs(request));
   if (!(Symbol.asyncIterator in reply)) return messageOf(reply as ChatCompletion);
   return streamed(messageEvents(reply as AsyncIterable<ChatCompletionChunk>), events, call, client);
 }
 
+/** For what a chat completion, or counting its tokens, rejects with. */
+const refuseAs =
+  (request: schemas.MessageCountRequest) =>
+  (error: unknown): never => {
+    throw asMessageFault(error, request);
+  };
+
 async function countTokens({ as, json, signal }: Call): Promise<unknown> {
   const request = await validateAsync(schemas.messageCount, await json(EXACT_FIELDS));
-  const { count } = await as.tokens.tokenize(promptParams(request) as TokenizeParams, { signal });
+  const params = promptParams(request) as TokenizeParams;
+  const { count } = await as.tokens.tokenize(params, { signal }).catch(refuseAs(request));
   return { input_tokens: count };
 }
 

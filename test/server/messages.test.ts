@@ -202,3 +202,29 @@ it("are asked for with the key that Anthropic's clients send, and refused in the
     expect(refused.body.error.message).toContain(text);
   }
 });
+
+it("are refused by the names of their own fields", async () => {
+  const look = { type: "object", properties: { x: { type: "string", pattern: "(?<=a)b" } } };
+  const bad = { name: "bad", input_schema: look };
+  const format = { type: "json_schema", schema: look };
+  const faults: [body: Record<string, unknown>, field: string][] = [
+    [{ ...says("Hi"), max_tokens: 4096 }, "max_tokens"],
+    [{ ...says("Hi"), output_config: { format } }, "output_config.format.schema.properties.x.pattern"],
+    [
+      { ...says("Hi"), tools: [weather, bad], tool_choice: { type: "any" } },
+      "tools.1.input_schema.properties.x.pattern",
+    ],
+    [{ ...says("Hi"), tools: [weather], tool_choice: { type: "tool", name: "none" } }, "tool_choice.name"],
+  ];
+  for (const [body, field] of faults) {
+    const answer = await served.request("POST", "/v1/messages", body);
+    const refusal = (await answer.json()) as { detail: { loc: string[] }[]; error: { message: string } };
+    expect([answer.status, refusal.detail?.[0]?.loc.join(".")], JSON.stringify(refusal)).toEqual([
+      422,
+      `body.${field}`,
+    ]);
+    expect(refusal.error.message).toContain(`body.${field}: `);
+  }
+  const long = await served.request("POST", "/v1/messages", says("long ".repeat(2000)));
+  expect(((await long.json()) as { error: { message: string } }).error.message).toMatch(/\(shorten the messages\)$/);
+});

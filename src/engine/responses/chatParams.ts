@@ -1,6 +1,6 @@
 // A response's request as that of a chat completion, and the faults of the latter as faults of the former.
 
-import { ValidationError, type ValidationIssue } from "../../errors.js";
+import { relocatedFault } from "../../relocatedFault.js";
 import { samplingNumbers } from "../../samplingNumbers.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { PlacedItem } from "./inputItems.js";
@@ -150,18 +150,7 @@ function toolParams({ tools: given, tool_choice: choice }: ResponseRequest): Rec
 
 /** Faults of the chat completion's fields, as those of the response's. */
 export function asResponseFault(error: unknown, places: readonly (string | null)[]): unknown {
-  if (!(error instanceof ValidationError)) return error;
-  const issues = error.issues.map((issue): ValidationIssue => {
-    const [from, ...path] = issue.loc;
-    return from === "body" ? { ...issue, loc: [from, ...renamed(path, places)] } : issue;
-  });
-  const { code } = error;
-  const hint = error.isTooLong ? 'shorten the input, or set truncation to "auto"' : error.hint;
-  const path = issues[0]?.loc.slice(1).join(".") ?? null;
-  const known = error.issues[0]?.loc.slice(1).join(".") ?? null;
-  // A parameter that is not the path says more than that.
-  const param = error.param === known ? path : error.param;
-  return new ValidationError(issues, { code, param, ...(hint === undefined ? {} : { hint }), cause: error });
+  return relocatedFault(error, (path) => renamed(path, places), 'shorten the input, or set truncation to "auto"');
 }
 
 function renamed(path: string[], places: readonly (string | null)[]): string[] {
