@@ -253,6 +253,9 @@ describe("a response", () => {
     const single = await ask({ input: "Both", tools, parallel_tool_calls: false });
     expect(single.output.filter(({ type }) => type === "function_call").length).toBe(1);
     await refusal({ input: "x", tools, tool_choice: { type: "function", name: "other" } }, "tool_choice");
+    const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
+    const last = { input: "x", tools: [tools[1], { ...tools[0], parameters: odd }], tool_choice: allowed };
+    await refusal(last, "tools.1.parameters.properties.a.pattern");
   });
 
   it("says why it is not whole", async () => {

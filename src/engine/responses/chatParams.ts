@@ -118,21 +118,24 @@ function responseFormat(format: NonNullable<ResponseRequest["text"]>["format"]):
   return type === "json_schema" ? { type, json_schema: { name, schema, strict } } : { type };
 }
 
-function toolParams({ tools: given, tool_choice: choice }: ResponseRequest): Record<string, unknown> {
-  const allowed = typeof choice === "object" && choice.type === "allowed_tools" ? choice : null;
-  const isAllowed = (name: string | null | undefined) =>
-    allowed === null || allowed.tools.some((tool) => tool.name === name);
-  const tools = (given ?? [])
-    .filter(({ name }) => isAllowed(name))
-    .map(({ name, description, parameters, strict }) => ({
-      type: "function",
-      function: {
-        name,
-        ...(description == null ? {} : { description }),
-        ...(parameters == null ? {} : { parameters }),
-        ...(strict == null ? {} : { strict }),
-      },
-    }));
+/** The functions that the model is shown, and the place of each among `tools`. */
+function offered({ tools, tool_choice: choice }: ResponseRequest) {
+  const all = (tools ?? []).map((tool, place) => ({ tool, place }));
+  if (typeof choice !== "object" || choice.type !== "allowed_tools") return all;
+  return all.filter(({ tool }) => choice.tools.some(({ name }) => name === tool.name));
+}
+
+function toolParams(request: ResponseRequest): Record<string, unknown> {
+  const choice = request.tool_choice;
+  const tools = offered(request).map(({ tool: { name, description, parameters, strict } }) => ({
+    type: "function",
+    function: {
+      name,
+      ...(description == null ? {} : { description }),
+      ...(parameters == null ? {} : { parameters }),
+      ...(strict == null ? {} : { strict }),
+    },
+  }));
   const named = typeof choice === "object" && choice.type === "function" ? choice.name : null;
   return {
     ...(tools.length > 0 ? { tools } : {}),
@@ -140,8 +143,8 @@ function toolParams({ tools: given, tool_choice: choice }: ResponseRequest): Rec
     tool_choice:
       named !== null
         ? { type: "function", function: { name: named } }
-        : allowed !== null
-          ? allowed.mode
+        : typeof choice === "object" && choice.type === "allowed_tools"
+          ? choice.mode
           : tools.length === 0 && choice === "auto"
             ? undefined
             : choice,
@@ -149,11 +152,12 @@ function toolParams({ tools: given, tool_choice: choice }: ResponseRequest): Rec
 }
 
 /** Faults of the chat completion's fields, as those of the response's. */
-export function asResponseFault(error: unknown, places: readonly (string | null)[]): unknown {
-  return relocatedFault(error, (path) => renamed(path, places), 'shorten the input, or set truncation to "auto"');
+export function asResponseFault(error: unknown, request: ResponseRequest, { places }: Conversation): unknown {
+  const rename = (path: string[]) => renamed(path, request, places);
+  return relocatedFault(error, rename, 'shorten the input, or set truncation to "auto"');
 }
 
-function renamed(path: string[], places: readonly (string | null)[]): string[] {
+function renamed(path: string[], request: ResponseRequest, places: readonly (string | null)[]): string[] {
   const [head, second, ...rest] = path;
   if (head === "messages") {
     const place = second === undefined ? undefined : places[Number(second)];
@@ -163,7 +167,9 @@ function renamed(path: string[], places: readonly (string | null)[]): string[] {
   if (head === "max_completion_tokens") return ["max_output_tokens"];
   if (head === "reasoning_effort") return ["reasoning", "effort"];
   if (head === "response_format") return ["text", "format", ...(second === "json_schema" ? rest : path.slice(1))];
-  if (head === "tools" && rest[0] === "function") return [head, second!, ...rest.slice(1)];
+  if (head === "tools" && rest[0] === "function") {
+    return [head, String(offered(request)[Number(second)]!.place), ...rest.slice(1)];
+  }
   if (head === "tool_choice" && second === "function") return [head, ...rest];
   return path;
 }

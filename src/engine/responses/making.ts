@@ -149,7 +149,7 @@ export class Making {
     try {
       return await createChatCompletion(host.chat, params, { ...call, strict: false, signal });
     } catch (error) {
-      throw asResponseFault(error, conversation.places);
+      throw asResponseFault(error, request, conversation);
     }
   }
 }
