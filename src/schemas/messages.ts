@@ -40,9 +40,16 @@ const message = named(
   "What was said.",
 );
 
+const unavailable = (type: unknown) =>
+  typeof type === "string" ? `"${type}" is not available here: tools are those of the application` : undefined;
+
 const tool = named(
   "MessageToolParam",
   looseObject({
+    type: field(
+      z.literal("custom", { error: ({ input }) => unavailable(input) }).nullish(),
+      "All others than tools of the application (web_search_20250305, bash_20250124, ...) are refused.",
+    ),
     name: field(z.string().min(1), "The tool's name."),
     description: field(z.string().nullish(), "What it does, for the model."),
     input_schema: field(freeObject, 'JSON Schema of its arguments; of the type "object" where it says none.'),

@@ -195,6 +195,13 @@ it("are asked for with the key that Anthropic's clients send, and refused in the
     [{ model: "demo", messages: [{ role: "user", content: "Hi" }] }, key, 422, "invalid_request_error", "max_tokens"],
     [says([{ type: "image", source: {} }]), key, 422, "invalid_request_error", "messages.0.content.0"],
     [{ ...says("Hi"), tool_choice: { type: "tool" } }, key, 422, "invalid_request_error", "tool_choice.name"],
+    [
+      { ...says("Hi"), tools: [{ type: "web_search_20250305", name: "web_search" }] },
+      key,
+      422,
+      "invalid_request_error",
+      'tools.0.type: "web_search_20250305" is not available here',
+    ],
   ];
   for (const [body, headers, status, type, text] of types) {
     const refused = await post(body, headers);
