@@ -380,6 +380,10 @@ describe("what is kept", () => {
     const page = await served.engine.responses.inputItems.list(id, { limit: 2 });
     expect(page.data).toMatchObject([{ content: [{ text: "44" }] }, { content: [{ text: "43" }] }]);
     expect(page.has_more).toBe(true);
+    // The items of a response that goes on from it are others.
+    const next = await ask({ previous_response_id: id, input: "more" });
+    const elsewhere = client.responses.inputItems.list(next.id, { after: page.data[0]!.id });
+    await expect(elsewhere).rejects.toMatchObject({ status: 404, param: "after" });
   });
 
   it("outlives the engine; what was being made then has failed", async () => {

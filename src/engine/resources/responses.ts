@@ -1,4 +1,4 @@
-import { BadRequestError } from "../../errors.js";
+import { BadRequestError, NotFoundError } from "../../errors.js";
 import { makePage, PagePromise } from "../../pages.js";
 import { validate } from "../../schemas/validate.js";
 import type { PageRequest, RequestOptions, ResponsesResource } from "../../types/client.js";
@@ -96,6 +96,9 @@ export class Responses implements ResponsesResource {
       const items = await inputOf(accessResponse(this.#core.store, caller, responseId));
       if (asked.order === "desc") items.reverse();
       const from = asked.after == null ? 0 : items.findIndex(({ id }) => id === asked.after) + 1;
+      if (asked.after != null && from === 0) {
+        throw new NotFoundError(`no item ${asked.after} in the input of this response`, { param: "after" });
+      }
       const data = items.slice(from, from + asked.limit);
       return makePage(data, from + data.length < items.length, page);
     };
