@@ -250,6 +250,13 @@ describe("a response", () => {
       { name: "weather", arguments: '{"city": "Oslo"}' },
       { name: "time", arguments: "{}" },
     ]);
+    // What is asked for is called whatever form a text has to have: clients that ask for one say so in every request.
+    const form = {
+      format: { type: "json_schema", name: "x", schema: { type: "object", additionalProperties: false } },
+    };
+    const formed = await ask({ input: "x", tools, tool_choice: { type: "function", name: "weather" }, text: form });
+    expect(formed.output).toMatchObject([{ type: "reasoning" }, weather]);
+    expect((await ask({ input: "x", tools, tool_choice: "required", text: form })).output).toMatchObject([{}, weather]);
     const single = await ask({ input: "Both", tools, parallel_tool_calls: false });
     expect(single.output.filter(({ type }) => type === "function_call").length).toBe(1);
     await refusal({ input: "x", tools, tool_choice: { type: "function", name: "other" } }, "tool_choice");

@@ -146,10 +146,11 @@ async function replyRules(
   compile: (wanted: RequestConstraint, thoughts: Thoughts | null) => Promise<CompiledGrammar>,
 ): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
-  if (asked !== null && plan.forcedCalls !== null) {
+  if (asked?.field === "structured_outputs" && plan.forcedCalls !== null) {
     throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
   }
-  const wanted = asked ?? plan.forcedCalls;
+  // Where calls are asked for there is no text that a response_format could be of.
+  const wanted = plan.forcedCalls ?? asked;
   if (wanted === null) return { grammar: null };
   if (plan.reasoning === null) return { grammar: await compile(wanted, null) };
   const { opens, closes } = plan.reasoning;

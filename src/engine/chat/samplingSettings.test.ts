@@ -138,7 +138,7 @@ describe("sampling settings reach the device", () => {
     await ask({ response_format: { type: "text" }, max_tokens: 1 });
   });
 
-  test("forced calls are refused with a constraint, and for parameters that cannot be enforced", async () => {
+  test("forced calls are refused with structured outputs, and for parameters that cannot be enforced", async () => {
     const { ask } = await openChat({ template: CHATML_WITH_TOOLS });
     const parameters = { properties: { a: { type: "string", format: "idn-email" } } };
     const tools = [
@@ -149,7 +149,9 @@ describe("sampling settings reach the device", () => {
     expect((await refusal(ask({ tools, tool_choice: "required" }))).param).toBe(param);
     const named = { type: "function", function: { name: "g" } };
     expect((await refusal(ask({ tools, tool_choice: named }))).param).toBe(param);
-    const constrained = { tools: tools.slice(0, 1), tool_choice: "required", response_format: { type: "json_object" } };
-    expect((await refusal(ask(constrained))).param).toBe("response_format");
+    const forced = { tools: tools.slice(0, 1), tool_choice: "required" };
+    expect((await refusal(ask({ ...forced, structured_outputs: { json_object: true } }))).param).toBe(
+      "structured_outputs",
+    );
   });
 });

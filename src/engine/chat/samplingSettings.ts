@@ -104,8 +104,8 @@ export function nonNeutralSettings(
   if (settings.thinking !== null) record.thinking_token_budget = settings.thinking.tokens;
   if (settings.beam !== null) record.use_beam_search = true;
   const constraint = constraintOf(request);
-  if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
   if (callsAreForced) record.tool_choice = request.tool_choice;
+  else if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
   return Object.keys(record).length === 0 ? null : record;
 }
 
