@@ -7,8 +7,8 @@ namespace {
 // [kv_heads][rows][group].
 class Attend {
  public:
-  Attend(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws)
-      : team_(team),
+  Attend(int workers, const Model& m, const Batch& batch, int layer, const LayerActivations& a, Workspace& ws)
+      : workers_(workers),
         m_(m),
         batch_(batch),
         layer_(layer),
@@ -18,18 +18,27 @@ class Attend {
         q_(ws.queries_of(c_)),
         queries_(batch.queries_of(c_.group())),
         tiles_(queries_.tiles) {
-    if (!a.read) return;
-    std::copy_if(tiles_.begin(), tiles_.end(), std::back_inserter(read_tiles_),
-                 [&](const QueryTile& tile) { return a.reads(tile.row, tile.row + tile.rows); });
-    tiles_ = read_tiles_;
+    if (a.read) {
+      std::copy_if(tiles_.begin(), tiles_.end(), std::back_inserter(read_tiles_),
+                   [&](const QueryTile& tile) { return a.reads(tile.row, tile.row + tile.rows); });
+      tiles_ = read_tiles_;
+    }
+    list_parts();
   }
 
-  void operator()() {
-    if (shares()) attend_shared();
-    if (split_segments()) return;
+  // Takes memory for what is not done in one go.
+  void reserve() {
+    const int64_t rows = shares() ? int64_t(batch_.sharers.size()) * group() : int64_t(parts_.size()) * kAttentionRows;
+    ws_.attention_states.reserve(size_t(c_.kv_heads * rows * attention_state_floats(c_.head_dim)) * sizeof(float));
+  }
+
+  void operator()(Team& team) {
+    reserve();
+    if (shares()) attend_shared(team);
+    if (!parts_.empty()) return attend_parts(team);
     list_walks();
     const int64_t walks = int64_t(walks_.size());
-    team_.each(walks, [&](int64_t chunk, int worker) {
+    team.each(walks, [&](int64_t chunk, int worker) {
       const Walk& walk = walks_[chunk];
       const QueryTile& tile = tiles_[walk.tile];
       const int sharer = sharer_of(tile);
@@ -38,7 +47,7 @@ class Attend {
       const float* resumed = sharer < 0 ? nullptr : state_of(walk.head, sharer);
       if (resumed) t.resume = &resumed, t.resumed = 1, t.begin = batch_.alone_from[sharer];
       // Workers take chunks by turns.
-      if (const int64_t next = chunk + team_.workers(); next < walks) fetch(walks_[next], t);
+      if (const int64_t next = chunk + workers_; next < walks) fetch(walks_[next], t);
       finish(t, tile, walk.head, worker);
     });
   }
@@ -55,7 +64,7 @@ class Attend {
   // As many heads together as leave every worker several walks; the last ones have a head each, so that workers end at
   // about the same time.
   void list_walks() {
-    const int heads = c_.kv_heads, workers = team_.workers(), tiles = int(tiles_.size());
+    const int heads = c_.kv_heads, workers = workers_, tiles = int(tiles_.size());
     const int most = workers == 1 ? heads : std::clamp(tiles * heads / (kWalksPerWorker * workers), 1, heads);
     const int alone_from = workers == 1 ? tiles : tiles - (2 * workers + heads - 1) / heads;
     walks_.clear();
@@ -126,21 +135,19 @@ class Attend {
   }
 
   // The blocks that sequences have in common, each with the queries of all of them.
-  void attend_shared() {
+  void attend_shared(Team& team) {
     const int heads = c_.kv_heads;
-    ws_.attention_states.reserve(size_t(heads) * batch_.sharers.size() * group() * attention_state_floats(c_.head_dim) *
-                                 sizeof(float));
     const int most = std::max(1, kAttentionRows / group());
     for (const std::vector<SharedRun>& runs : batch_.shared) {
       // As few tiles as keep the workers busy: each reads the run's blocks once.
-      const int wanted = std::max(1, 2 * team_.workers() / (heads * int(runs.size())));
+      const int wanted = std::max(1, 2 * workers_ / (heads * int(runs.size())));
       shared_tiles_.clear();
       for (const SharedRun& run : runs) {
         const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));
         for (int i = 0; i < run.count; i += per)
           shared_tiles_.push_back({run.begin, run.end, run.first + i, std::min(per, run.count - i)});
       }
-      team_.each(int64_t(shared_tiles_.size()) * heads, [&](int64_t chunk, int worker) {
+      team.each(int64_t(shared_tiles_.size()) * heads, [&](int64_t chunk, int worker) {
         attend_run(shared_tiles_[chunk / heads], int(chunk % heads), worker);
       });
     }
@@ -170,12 +177,10 @@ class Attend {
   }
 
   // One long sequence or few: their segments at the same time, where there are too few heads for the workers.
-  bool split_segments() {
-    const int heads = c_.kv_heads;
+  void list_parts() {
     const int64_t tiles = int64_t(tiles_.size());
     constexpr int kSegmentBlocks = kSegment / kPage;
-    if (c_.window > 0 || shares() || team_.workers() == 1 || tiles * heads >= 2 * team_.workers()) return false;
-    parts_.clear();
+    if (c_.window > 0 || shares() || workers_ == 1 || tiles * c_.kv_heads >= 2 * workers_) return;
     part_from_.assign(1, 0);
     for (int tile = 0; tile < tiles; tile++) {
       const QueryTile& q = tiles_[tile];
@@ -184,14 +189,17 @@ class Attend {
         parts_.push_back({tile, begin, std::min(blocks, begin + kSegmentBlocks)});
       part_from_.push_back(int(parts_.size()));
     }
-    const int64_t parts = int64_t(parts_.size());
-    if (parts == tiles) return false;
+    if (int64_t(parts_.size()) == tiles) parts_.clear();
+  }
+
+  void attend_parts(Team& team) {
+    const int heads = c_.kv_heads;
+    const int64_t tiles = int64_t(tiles_.size()), parts = int64_t(parts_.size());
     const int64_t floats = kAttentionRows * attention_state_floats(c_.head_dim);
-    ws_.attention_states.reserve(size_t(parts * heads * floats) * sizeof(float));
     const auto state = [&](int64_t part, int head) {
       return ws_.attention_states.floats() + (part * heads + head) * floats;
     };
-    team_.each(parts * heads, [&](int64_t chunk, int worker) {
+    team.each(parts * heads, [&](int64_t chunk, int worker) {
       const Part& part = parts_[chunk / heads];
       const int head = int(chunk % heads);
       AttentionTask t = task_of(tiles_[part.tile], head, worker);
@@ -199,7 +207,7 @@ class Attend {
       t.save = state(chunk / heads, head);
       m_.attention_kernels().attention(t);
     });
-    team_.each(tiles * heads, [&](int64_t chunk, int worker) {
+    team.each(tiles * heads, [&](int64_t chunk, int worker) {
       const int tile = int(chunk / heads), head = int(chunk % heads);
       AttentionTask t = task_of(tiles_[tile], head, worker);
       std::vector<const float*>& states = ws_.workers[worker].states;
@@ -209,7 +217,6 @@ class Attend {
       t.resume = states.data(), t.resumed = int(states.size());
       finish(t, tiles_[tile], head, worker);
     });
-    return true;
   }
 
   // A segment of a tile's blocks.
@@ -220,7 +227,7 @@ class Attend {
   static constexpr int kMinSharedRows = 4;
   static constexpr int kWalksPerWorker = 4;
 
-  Team& team_;
+  const int workers_;
   const Model& m_;
   const Batch& batch_;
   const int layer_;
@@ -244,7 +251,16 @@ constexpr int kCellBlocks = 4;
 
 void attention_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                        Workspace& ws) {
-  Attend(team, m, batch, layer, a, ws)();
+  Attend(team.workers(), m, batch, layer, a, ws)(team);
+}
+
+void reserve_attention_forward(const Model& m, const Batch& batch, const std::vector<int>* read, int workers,
+                               Workspace& ws) {
+  for (int layer = 0; layer < m.layers(); layer++) {
+    LayerActivations a;
+    if (layer + 1 == m.layers()) a.read = read;
+    if (!m.delta_rule(layer)) Attend(workers, m, batch, layer, a, ws).reserve();
+  }
 }
 
 // Training has one group of pages for all layers: blocks of a sequence name its pages.

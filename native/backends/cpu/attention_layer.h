@@ -9,6 +9,9 @@ namespace anneal::cpu {
 // and, where it is kept, lse.
 void attention_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);
 
+// Takes the memory of that over all layers. `read`: as LayerActivations has them of the last one.
+void reserve_attention_forward(const Model&, const Batch&, const std::vector<int>* read, int workers, Workspace&);
+
 // Some rows of a sequence against some of its key blocks.
 struct AttentionCell {
   int sequence, row, rows, block, blocks;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attention_layer.h"
 #include "delta_layer.h"
 #include "layer_forward.h"
 
@@ -42,6 +43,7 @@ class Pass final : public backends::PartPass {
   void lay_out(std::span<const TrainRow> rows);
   void list_entries(std::span<const TrainRow> rows);
   void list_read();
+  const std::vector<int>* read() const { return read_.empty() ? nullptr : &read_; }
   int rows_read() const { return read_.empty() ? memory_->batch.rows : int(read_.size()); }
   int token_at(std::span<const TrainRow> rows, int row, int position) const;
   std::span<const float> of_row(const std::vector<float>& values, int row) const {
@@ -49,6 +51,7 @@ class Pass final : public backends::PartPass {
   }
   void take_memory(const PassOptions&);
   void configure(TrainMemory&, const ModelGradients&) const;
+  void configure_workspace(TrainMemory&) const;
   void configure_backward(TrainMemory&, const ModelGradients&) const;
   int64_t needed(TrainMemory&, const ModelGradients&) const;
   const AdapterVersion* version() const { return version_of(adapter_); }
@@ -165,7 +168,7 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
   const int tokens = memory_->batch.rows, layers = m_.layers(), hidden = m_.spec.hidden;
   mem.pages = Pages(m_.spec, m_.kernels, std::move(mem.pages));
   mem.pages.reserve(pages_);
-  mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
+  configure_workspace(mem);
   if (trainable_) {
     mem.x.resize(layers + 1), mem.kept.resize(layers);
     for (MatrixStore& x : mem.x) x.size(tokens, hidden);
@@ -189,6 +192,13 @@ void Pass::configure(TrainMemory& mem, const ModelGradients& wanted) const {
     mem.attention.size(tokens, m_.widest().attended, m_.kernels);
     mem.head.configure(m_, int(entries_.size()), pool_.workers(), {});
   }
+}
+
+void Pass::configure_workspace(TrainMemory& mem) const {
+  const Batch& batch = memory_->batch;
+  const int workers = pool_.workers();
+  mem.workspace.configure(m_, batch.rows, workers, kBlockRows, adapter_ ? version()->padded_rank() : 0);
+  reserve_attention_forward(m_, batch, read(), workers, mem.workspace);
 }
 
 void Pass::configure_backward(TrainMemory& mem, const ModelGradients& wanted) const {
@@ -244,7 +254,7 @@ void Pass::take_memory(const PassOptions& options) {
 
 LayerActivations Pass::activations(int layer) {
   LayerActivations a;
-  if (layer + 1 == m_.layers() && !read_.empty()) a.read = &read_;
+  if (layer + 1 == m_.layers()) a.read = read();
   if (!trainable_) {
     a.x_in = a.x_mid = a.x_out = memory_->x[0];
     a.attention = memory_->attention;
@@ -324,7 +334,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
     const ModelGradients shape = trainable_->wanted();
     const auto grow = [&](MemoryAccount& account) {
       MemoryAccount::Scope scope(account);
-      mem.workspace.configure(m_, tokens, pool_.workers(), kBlockRows, adapter_ ? version()->padded_rank() : 0);
+      configure_workspace(mem);
       configure_backward(mem, shape);
     };
     MemoryAccount counted{0, MemoryAccount::Mode::counts};

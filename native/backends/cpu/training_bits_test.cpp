@@ -85,6 +85,41 @@ struct TrainingCase : BitsCase {
     expect(gradients_of(*trainable) == wanted, what + "gradients");
   }
 
+  // So is that of a pass whose few trained tokens see so much that it is attended to in parts at the same time.
+  void check_room_of_parts() {
+    MemoryAccount outside;
+    MemoryAccount::Scope scope(outside);
+    std::vector<uint8_t> trained(1100);
+    trained[trained.size() - 2] = 1;
+    const std::vector<float> by_logprob(trained.size(), 0.1f);
+    const std::span<const float> gradients[] = {by_logprob};
+    for (bool kept : {false, true}) {
+      Loaded m = load(best);
+      m.pool.pool = &two;
+      auto reader = saved.reader();
+      auto trainable = m.backend->train_adapter(saved.spec, 1, &reader);
+      const std::vector<int32_t> tokens = some_tokens(int(trained.size()), m.vocab(), 51);
+      const TrainRow rows[] = {{.tokens = tokens, .trained = trained}};
+      const auto forward = [&](int64_t budget) {
+        return m.backend->forward(rows, kept ? trainable.get() : nullptr, kept ? nullptr : trainable->version(),
+                                  {.memory_budget = budget});
+      };
+      int64_t needed = 0;
+      try {
+        forward(1);
+      } catch (const NoRoom& error) {
+        needed = error.needed;
+      }
+      const int64_t before = outside.bytes;
+      auto pass = forward(needed);
+      if (kept) pass->backward(gradients, {});
+      const std::string what = name + (kept ? ": training" : ": evaluating") + " the end of a long row: ";
+      expect(outside.bytes == before, what + "memory taken beside the pass");
+      expect(pass->bytes() == needed,
+             what + "holds " + std::to_string(pass->bytes()) + " of " + std::to_string(needed));
+    }
+  }
+
   // An optimizer step that lacks memory, wherever that is, has changed nothing.
   void check_step_without_memory(const Sequences& rows, bool full) {
     const std::string what = name + (full ? " full" : " adapter") + " step without memory: ";
@@ -311,6 +346,7 @@ void check_gradients(const BitsCase& c, const Sequences& rows) { TrainingCase{c}
 void check_training(const BitsCase& c, const Sequences& rows) {
   TrainingCase of{c};
   of.check_gradients(rows);
+  of.check_room_of_parts();
   of.check_prefixes();
   of.check_untrained();
 }
