@@ -1,6 +1,6 @@
 // Responses that are made while nobody waits for them: whoever asks later follows their events, or cancels them.
 
-import { setTimeout } from "node:timers";
+import { clearTimeout, setTimeout } from "node:timers";
 import { ClosedError, RateLimitError } from "../../errors.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import { OrderedStream } from "../chat/orderedStream.js";
@@ -19,6 +19,8 @@ interface Work {
   news: PromiseWithResolvers;
   hasEnded: boolean;
   ended: Promise<void>;
+  /** Set once it has ended. */
+  forgetting: NodeJS.Timeout | undefined;
 }
 
 interface PromiseWithResolvers {
@@ -67,13 +69,14 @@ export class BackgroundResponses {
       news: withResolvers(),
       hasEnded: false,
       ended: Promise.resolve(),
+      forgetting: undefined,
     };
     this.works.set(id, work);
     work.ended = this.make(work, chunks).finally(() => {
       this.atWork--;
       work.hasEnded = true;
       work.news.resolve();
-      setTimeout(() => this.works.delete(id), REMEMBERED).unref();
+      work.forgetting = setTimeout(() => this.works.delete(id), REMEMBERED).unref();
     });
     return streams ? new Followed(work, 0) : first;
   }
@@ -100,6 +103,8 @@ export class BackgroundResponses {
   /** Ends one, and forgets it. */
   async remove(id: string): Promise<void> {
     await this.cancel(id);
+    // It holds what the response was made of.
+    clearTimeout(this.works.get(id)?.forgetting);
     this.works.delete(id);
   }
 
