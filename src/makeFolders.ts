@@ -1,7 +1,9 @@
-import { existsSync, mkdirSync, statSync } from "node:fs";
-import { dirname } from "node:path";
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { systemReason, ValidationError } from "./errors.js";
 import { asDiskFullError } from "./fullDisk.js";
+import { isAlive } from "./isAlive.js";
 
 /**
  * Makes a folder and those above it that are missing. One at a time: Node's recursive `mkdir` does not return where a file
@@ -25,14 +27,31 @@ function makeOne(path: string, mode?: number): void {
 }
 
 /**
- * The same of `temporary`, which becomes `target`, a folder that somebody names as `param`.
+ * Makes an empty folder beside `target`, which somebody names as `param` and which it becomes, and removes what processes that
+ * were ended had made there of theirs.
  * @throws ValidationError where it cannot be made; what a full disk throws as it is.
  */
-export function makeNamedFolder(param: string, target: string, temporary: string, mode?: number): void {
+export function makePartOf(param: string, target: string, mode?: number): string {
+  const part = `${target}.${process.pid}.${randomUUID()}.part`;
   try {
-    makeFolders(temporary, mode);
+    makeFolders(part, mode);
   } catch (error) {
     if (asDiskFullError(error) !== error) throw error;
     throw ValidationError.at(param, `${target} cannot be made (${systemReason(error as NodeJS.ErrnoException)})`);
+  }
+  removeAbandonedParts(target);
+  return part;
+}
+
+const ABANDONED = /^\.(\d+)\.[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}\.part$/;
+
+function removeAbandonedParts(target: string): void {
+  try {
+    for (const name of readdirSync(dirname(target))) {
+      const [, pid] = (name.startsWith(basename(target)) && ABANDONED.exec(name.slice(basename(target).length))) || [];
+      if (pid && !isAlive(Number(pid))) rmSync(join(dirname(target), name), { recursive: true, force: true });
+    }
+  } catch {
+    // Another user's, or a folder that may be written but not listed.
   }
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
-import { makeFolders, makeNamedFolder } from "../makeFolders.js";
+import { makeFolders, makePartOf } from "../makeFolders.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
 import { commitFolder } from "./durableFiles.js";
@@ -31,10 +31,10 @@ export const backupHome = throwingDiskFull(async (home: string, target: string):
   const source = await wholePath(home);
   const folder = await wholePath(target);
   const live = openForReading(source);
-  const temporary = `${folder}.${process.pid}.part`;
+  let temporary: string | null = null;
   try {
     checkTarget(source, folder);
-    makeNamedFolder("target", folder, temporary, PRIVATE_FOLDER);
+    temporary = makePartOf("target", folder, PRIVATE_FOLDER);
     const report = await copyHome(live, source, temporary);
     if (existsSync(folder)) rmdirSync(folder);
     await commitFolder(temporary, folder);
@@ -43,7 +43,7 @@ export const backupHome = throwingDiskFull(async (home: string, target: string):
     throw databaseError(source, error);
   } finally {
     live.close();
-    if (existsSync(temporary)) rmSync(temporary, { recursive: true, force: true });
+    if (temporary !== null) rmSync(temporary, { recursive: true, force: true });
   }
 });
 

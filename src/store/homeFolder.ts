@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
+import { isAlive } from "../isAlive.js";
 import { makeFolders } from "../makeFolders.js";
 import { fsyncPath } from "./fsyncPath.js";
 
@@ -111,15 +112,6 @@ export function homeError(home: string, error: unknown): unknown {
 }
 
 const TEMPORARY_PREFIX = "anneal-home-";
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
-}
 
 /** None of a folder that may be written but not listed. */
 function namesIn(folder: string): string[] {

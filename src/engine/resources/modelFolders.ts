@@ -1,6 +1,5 @@
 // Models from folders of other programs, and as folders for them.
 
-import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { basename, join } from "node:path";
@@ -8,7 +7,7 @@ import { ValidationError } from "../../errors.js";
 import { throwingDiskFull } from "../../fullDisk.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
-import { makeNamedFolder } from "../../makeFolders.js";
+import { makePartOf } from "../../makeFolders.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { flushTree, moveFolder } from "../../store/durableFiles.js";
 import { readTokenizerFolder } from "../../text/index.js";
@@ -48,8 +47,7 @@ export const exportCheckpoint = throwingDiskFull(
     const warnings: string[] = [];
     const adapter = await readAdapter(checkpoint, base, "checkpoint");
     const name = base_model ?? resolvableName(base);
-    const temporary = `${target}.${randomUUID()}.part`;
-    makeNamedFolder("path", target, temporary);
+    const temporary = makePartOf("path", target);
     try {
       const maxBytes = max_shard_bytes ?? undefined;
       const onProgress = (done: number, bytes: number) =>
