@@ -291,10 +291,7 @@ export const chatFields = named(
       "Tokens of a choice at most, thoughts included; lowered to the room that the prompt leaves in the context. Default: the model folder's, else all of it.",
     ),
     n: field(byDefault(z.int().min(1).max(16384), 1), "How many choices."),
-    response_format: field(
-      optional(responseFormat),
-      "The form that replies have, but for calls that `tool_choice` asks for. Default: any text.",
-    ),
+    response_format: field(optional(responseFormat), "The form that the text of replies has. Default: any."),
     seed: field(
       optional(int64()),
       "A 64-bit integer, beyond 2^53 as BigInt: the same request with the same seed draws the same tokens. Choice i draws as with seed + i. -1: none. Default: none.",

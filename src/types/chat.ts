@@ -169,7 +169,7 @@ export interface ChatCompletionCreateParamsBase {
   max_completion_tokens?: number | null;
   /** How many choices. A whole number, 1 to 16384. Default: 1. */
   n?: number | null;
-  /** The form that replies have, but for calls that `tool_choice` asks for. Default: any text. */
+  /** The form that the text of replies has. Default: any. */
   response_format?: ChatResponseFormat | null;
   /**
    * A 64-bit integer, beyond 2^53 as BigInt: the same request with the same seed draws the same tokens. Choice i draws

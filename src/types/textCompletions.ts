@@ -145,7 +145,7 @@ export interface TextCompletionCreateParamsBase {
    * 16384 entries. Default: [].
    */
   bad_words?: readonly string[] | null;
-  /** The form that replies have, but for calls that `tool_choice` asks for. Default: any text. */
+  /** The form that the text of replies has. Default: any. */
   response_format?: ChatResponseFormat | null;
   /** What the reply follows. Not with a `response_format`, nor a function in `tool_choice`. Default: any text. */
   structured_outputs?: StructuredOutputs | null;
