@@ -33,7 +33,7 @@ async function create(call: Call): Promise<unknown> {
   const params = { ...chatParams(request), request_id: requestId } as unknown as ChatCompletionCreateParams;
   const client = new AbortController();
   const signals = AbortSignal.any([signal, client.signal]);
-  const reply = await as.chat.completions.create(params, { signal: signals }).catch(refuseAs(request));
+  const reply = await as.chat.completions.createWithinContext(params, { signal: signals }).catch(refuseAs(request));
   if (!(Symbol.asyncIterator in reply)) return messageOf(reply as ChatCompletion);
   return streamed(messageEvents(reply as AsyncIterable<ChatCompletionChunk>), events, call, client);
 }

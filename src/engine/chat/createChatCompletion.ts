@@ -22,7 +22,7 @@ import { ReplyReader } from "./replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./samplingSettings.js";
 import { startGeneration } from "./startGeneration.js";
 import { ThoughtTokens, thoughtMarks } from "./thoughtTokens.js";
-import { maxOutputTokens } from "./tokenLimits.js";
+import { maxOutputTokens, withinContext } from "./tokenLimits.js";
 
 /**
  * Answers a conversation. With `stream: true` the promise resolves, to the chunks, once the request has been accepted:
@@ -37,9 +37,10 @@ export async function createChatCompletion(
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
   // Requests that come in the hundreds at once are taken in over several turns.
   while (shouldYield()) await yieldToEventLoop();
-  const request = await validateAsync(chatCompletionCreate, params, { strict: call.strict });
+  const asked = await validateAsync(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
-  const served = await host.resolve(request.model, call.caller);
+  const served = await host.resolve(asked.model, call.caller);
+  const request = call.lowersMaxTokens ? withinContext(asked, served.base.loop.contextLength) : asked;
   let chat: PreparedChat;
   let generation: Generation;
   try {

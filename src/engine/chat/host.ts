@@ -39,6 +39,8 @@ export interface ChatCall {
   caller: Caller;
   /** Unknown fields are an error that names them, as in process; the wire ignores them. */
   strict: boolean;
+  /** More output tokens than the context has are as many as it has, where a request must name a number; elsewhere they are refused. */
+  lowersMaxTokens?: boolean;
   signal?: AbortSignal;
 }
 

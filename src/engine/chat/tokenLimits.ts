@@ -19,6 +19,12 @@ function requestedOutput(request: ChatRequest): { field: string; tokens: number 
   return request.max_tokens === undefined ? null : { field: "max_tokens", tokens: request.max_tokens };
 }
 
+/** The request with no more output tokens than a context has. */
+export function withinContext(request: ChatRequest, context: number): ChatRequest {
+  const requested = requestedOutput(request);
+  return requested === null ? request : { ...request, [requested.field]: Math.min(requested.tokens, context) };
+}
+
 /** Prompt tokens to keep; null: all. */
 export function keptPromptTokens(request: ChatRequest, { context }: TokenLimits): KeptTokens | null {
   const count = request.truncate_prompt_tokens;

@@ -34,8 +34,19 @@ class Completions implements ChatCompletionsResource {
     params: ChatCompletionCreateParams,
     options?: RequestOptions,
   ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
-    const { caller, strict } = this.#view;
-    return createChatCompletion(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
+    return createChatCompletion(chatHost(this.#core), params, { ...this.#view, signal: options?.signal });
+  }
+
+  /**
+   * The same for requests that must say how many tokens a reply may have: more than the context has are as many as it has.
+   * @internal
+   */
+  createWithinContext(
+    params: ChatCompletionCreateParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
+    const call = { ...this.#view, lowersMaxTokens: true, signal: options?.signal };
+    return createChatCompletion(chatHost(this.#core), params, call);
   }
 }
 
