@@ -28,7 +28,7 @@ import type { Route } from "./route.js";
 
 const METHODS = ["GET", "POST", "PUT", "DELETE"];
 /** What a page may read of an answer beyond what browsers always show. */
-const EXPOSED_HEADERS = ["x-request-id", "x-error-code", "x-error-param", "x-error-hint", "retry-after"];
+const EXPOSED_HEADERS = ["x-request-id", "request-id", "x-error-code", "x-error-param", "x-error-hint", "retry-after"];
 /** For which a browser need not ask again. */
 const PREFLIGHT_SECONDS = 7200;
 

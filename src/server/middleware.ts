@@ -29,11 +29,15 @@ function requestIdOf(headers: Headers): string {
   return /^[\x20-\x7e]{1,256}$/.test(given) ? given : randomUUID();
 }
 
-/** Names requests, in `x-request-id`. Hono's own takes fewer characters than clients and proxies send. */
+/**
+ * Names requests, in `x-request-id`, and for Anthropic's clients in `request-id`. Hono's own takes fewer characters than clients and
+ * proxies send.
+ */
 export const named = createMiddleware<Environment>(async (context, next) => {
   context.set("requestId", requestIdOf(context.req.raw.headers));
   await next();
   context.header("x-request-id", context.var.requestId);
+  if (styleOf(context.req.path) === "message") context.header("request-id", context.var.requestId);
 });
 
 /** Counts requests when their answers have ended. */

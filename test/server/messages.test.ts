@@ -185,6 +185,8 @@ it("are asked for with the key that Anthropic's clients send, and refused in the
       body: JSON.stringify(body),
     };
     const answer = await fetch(`${served.address}/v1/messages`, init);
+    // By which Anthropic's clients name a request.
+    expect(answer.headers.get("request-id")).toBe(answer.headers.get("x-request-id"));
     return { status: answer.status, body: (await answer.json()) as { error: { type: string; message: string } } };
   };
   const key = { "x-api-key": served.engine.apiKey };
