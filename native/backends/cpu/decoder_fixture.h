@@ -286,7 +286,7 @@ inline double relative_difference(const std::vector<float>& a, const std::vector
   return std::sqrt(difference / std::max(norm, 1e-30));
 }
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 inline std::vector<float> logprobs_from(const Kernels& k, const std::vector<float>& logits,
