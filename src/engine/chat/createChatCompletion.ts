@@ -22,7 +22,7 @@ import { ReplyReader } from "./replyReader.js";
 import { defaultMaxTokens, nonNeutralSettings, samplingSettings } from "./samplingSettings.js";
 import { startGeneration } from "./startGeneration.js";
 import { ThoughtTokens, thoughtMarks } from "./thoughtTokens.js";
-import { maxOutputTokens, withinContext } from "./tokenLimits.js";
+import { maxOutputTokens } from "./tokenLimits.js";
 
 /**
  * Answers a conversation. With `stream: true` the promise resolves, to the chunks, once the request has been accepted:
@@ -37,10 +37,9 @@ export async function createChatCompletion(
 ): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
   // Requests that come in the hundreds at once are taken in over several turns.
   while (shouldYield()) await yieldToEventLoop();
-  const asked = await validateAsync(chatCompletionCreate, params, { strict: call.strict });
+  const request = await validateAsync(chatCompletionCreate, params, { strict: call.strict });
   call.signal?.throwIfAborted();
-  const served = await host.resolve(asked.model, call.caller);
-  const request = call.lowersMaxTokens ? withinContext(asked, served.base.loop.contextLength) : asked;
+  const served = await host.resolve(request.model, call.caller);
   let chat: PreparedChat;
   let generation: Generation;
   try {
@@ -57,11 +56,12 @@ async function prepareChat(
   host: ChatHost,
   request: ChatRequest,
   served: ServedModel,
-  { caller, signal }: ChatCall,
+  { caller, signal, lowersMaxTokens }: ChatCall,
 ): Promise<PreparedChat> {
   const { base, trained } = served;
   checkFeatures(request, served);
-  const limits = { context: base.loop.contextLength, byDefault: defaultMaxTokens(served, host.samplingDefaults) };
+  const byDefault = defaultMaxTokens(served, host.samplingDefaults);
+  const limits = { context: base.loop.contextLength, byDefault, lowersMaxTokens };
   const prompt = await renderPrompt(request, base, limits, signal);
   const plan = planReply(host, request, templateOf(request, base), base.tokenizer, prompt.thought);
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);

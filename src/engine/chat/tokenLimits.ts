@@ -9,6 +9,8 @@ export interface TokenLimits {
   context: number;
   /** Output tokens of a request that sets no limit, when the model's folder does. */
   byDefault: number | undefined;
+  /** See ChatCall. */
+  lowersMaxTokens?: boolean | undefined;
 }
 
 /** The output limit that the request sets itself, and the field it stands in. */
@@ -17,12 +19,6 @@ function requestedOutput(request: ChatRequest): { field: string; tokens: number 
     return { field: "max_completion_tokens", tokens: request.max_completion_tokens };
   }
   return request.max_tokens === undefined ? null : { field: "max_tokens", tokens: request.max_tokens };
-}
-
-/** The request with no more output tokens than a context has. */
-export function withinContext(request: ChatRequest, context: number): ChatRequest {
-  const requested = requestedOutput(request);
-  return requested === null ? request : { ...request, [requested.field]: Math.min(requested.tokens, context) };
 }
 
 /** Prompt tokens to keep; null: all. */
@@ -41,9 +37,10 @@ export function keptPromptTokens(request: ChatRequest, { context }: TokenLimits)
 }
 
 /** Output tokens of a request with `prompt` prompt tokens, at most: what was asked for, or the room that is left. */
-export function maxOutputTokens(request: ChatRequest, prompt: number, { context, byDefault }: TokenLimits): number {
+export function maxOutputTokens(request: ChatRequest, prompt: number, limits: TokenLimits): number {
+  const { context, byDefault, lowersMaxTokens = false } = limits;
   const requested = requestedOutput(request);
-  if (requested !== null && requested.tokens > context) {
+  if (requested !== null && requested.tokens > context && !lowersMaxTokens) {
     const message = `${requested.tokens} is more than the model's context of ${context} tokens`;
     throw ValidationError.at(requested.field, message);
   }
