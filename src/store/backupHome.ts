@@ -1,10 +1,11 @@
 import { existsSync, lstatSync, readdirSync, rmdirSync, rmSync, type Stats } from "node:fs";
 import { cp, realpath } from "node:fs/promises";
-import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import { makeFolders, makePartOf } from "../makeFolders.js";
+import { pathWithin } from "../pathWithin.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
 import { verifyChecksums } from "./checksums.js";
 import { commitFolder } from "./durableFiles.js";
@@ -69,8 +70,7 @@ function checkTarget(home: string, target: string): void {
   if (status && (!status.isDirectory() || readdirSync(target).length > 0)) {
     throw new ConflictError(`${target} is there already`, { code: "backup_exists", param: "target" });
   }
-  const path = relative(home, target);
-  if (path !== ".." && !path.startsWith(`..${sep}`)) {
+  if (pathWithin(home, target) !== null) {
     const msg = "must not lie in the home itself";
     throw new ValidationError([{ loc: ["target"], msg, type: "value_error" }]);
   }

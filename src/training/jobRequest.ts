@@ -1,8 +1,9 @@
 // What a job was asked for, kept in the job's folder from before its id is known to anyone until it has ended.
 
 import { readFile } from "node:fs/promises";
-import { isAbsolute, join, relative, sep } from "node:path";
+import { isAbsolute, join } from "node:path";
 import { NotFoundError } from "../errors.js";
+import { pathWithin } from "../pathWithin.js";
 import { writeFileDurably } from "../store/durableFiles.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig, SftConfig } from "../types/training.js";
@@ -44,8 +45,7 @@ export const dataCopy = (files: Store["files"], jobId: string): string => join(f
 
 /** A file of the home is kept relative to it: the job that it belongs to may go on where the home has been moved or copied to. */
 export function storedData(home: string, data: string): string {
-  const path = isAbsolute(data) ? relative(home, data) : data;
-  return isAbsolute(path) || path.split(sep)[0] === ".." ? data : path;
+  return isAbsolute(data) ? (pathWithin(home, data) ?? data) : data;
 }
 
 /** Writes a request to the disk. */
