@@ -73,7 +73,10 @@ const thinking = z.discriminatedUnion("type", [
 
 const promptFields = {
   model: field(z.string().min(1), "A base model, or a trained model's name."),
-  messages: field(list(message, MAX_MESSAGES).min(1), "The conversation, without its system prompt."),
+  messages: field(
+    list(message, MAX_MESSAGES).min(1),
+    "The conversation, without its system prompt. A reply goes on with the text of an assistant that ends it.",
+  ),
   system: field(optional(content(text)), "The system prompt."),
   tools: field(optional(list(tool, MAX_TOOLS)), "Tools that the model may call."),
   tool_choice: field(

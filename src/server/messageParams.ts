@@ -54,6 +54,7 @@ export function promptParams(request: Prompt): Record<string, unknown> {
   return withoutNull({
     model,
     messages: [...leading, ...messages.flatMap(({ role, content }) => chatMessages(role, content))],
+    continue_final_message: endsInText(messages.at(-1)) ? true : undefined,
     tools: tools?.map(({ name, description, input_schema, strict }) => {
       const parameters = { type: "object", ...input_schema };
       return { type: "function", function: withoutNull({ name, description, parameters, strict }) };
@@ -75,6 +76,7 @@ function renamed(path: string[], { output_config }: Prompt): string[] {
   if (head === "max_completion_tokens") return ["max_tokens"];
   if (head === "stop") return ["stop_sequences", ...path.slice(1)];
   if (head === "thinking_token_budget") return ["thinking", "budget_tokens"];
+  if (head === "continue_final_message") return ["messages"];
   if (head === "reasoning_effort") return output_config?.effort ? ["output_config", "effort"] : ["thinking", "type"];
   if (head === "response_format") return ["output_config", "format", ...rest];
   if (head === "tools" && rest[0] === "function") {
@@ -114,6 +116,15 @@ function chatMessages(role: string, content: Content): ChatMessage[] {
     tool_calls: calls.length === 0 ? undefined : calls,
   }) as ChatMessage;
   return role !== "assistant" && texts.length === 0 ? results : [...results, message];
+}
+
+/** Whether an assistant's text comes last: its reply is to go on with that. */
+function endsInText(last: Prompt["messages"][number] | undefined): boolean {
+  if (last?.role !== "assistant") return false;
+  const { content } = last;
+  if (typeof content === "string") return content !== "";
+  const block = content.at(-1);
+  return block?.type === "text" && block.text !== "" && content.every(({ type }) => type !== "tool_use");
 }
 
 function textOf(content: string | readonly { text: string }[], separator: string): string {

@@ -95,6 +95,27 @@ it("say what a chat completion says", async () => {
   expect(output_tokens).toBe(chat.usage.completion_tokens);
 });
 
+it("go on with the text of an assistant that comes last, and with that alone", async () => {
+  const user = { role: "user", content: "Hi" };
+  const whole = await create({ ...ask, messages: [user] });
+  const text = (whole.content[0] as { text: string }).text;
+  const begun = text.slice(0, 3);
+  for (const content of [begun, [{ type: "text", text: begun }]]) {
+    const prompt = { model: "demo", messages: [user, { role: "assistant", content }] };
+    const reply = await create({ ...ask, ...prompt, temperature: 0 });
+    const goesOn = { ...prompt, continue_final_message: true, temperature: 0, max_tokens: ask.max_tokens };
+    const { choices, usage } = await served.chat(goesOn);
+    expect(reply.content).toEqual([{ type: "text", text: choices[0]!.message.content }]);
+    const counted = await served.request("POST", "/v1/messages/count_tokens", prompt);
+    const { input_tokens, cache_read_input_tokens } = reply.usage;
+    expect(input_tokens + cache_read_input_tokens).toBe(usage.prompt_tokens);
+    expect(await counted.json()).toEqual({ input_tokens: usage.prompt_tokens });
+  }
+  const { usage } = await served.chat({ model: "demo", messages: [user, { role: "assistant", content: "" }] });
+  const nothing = await create({ ...ask, messages: [user, { role: "assistant", content: [] }] });
+  expect(nothing.usage.input_tokens + nothing.usage.cache_read_input_tokens).toBe(usage.prompt_tokens);
+});
+
 it("think and call tools, and take back what came of it", async () => {
   const first = await create({ ...says("Weather?"), tools: [weather] });
   expect(first.content.map(({ type }) => type)).toEqual(["thinking", "tool_use"]);
