@@ -401,6 +401,27 @@ describe("messages", () => {
     expect(show(shown, ...systems)).toEqual(systems);
   });
 
+  it("of a system that speaks later stand at the beginning where the template refuses them, as Claude Code sends them", () => {
+    const user = { role: "user", content: "u" };
+    const [one, two] = ["One.", "Two."].map((content) => ({ role: "system", content }));
+    for (const name of ["qwen3_5", "mistral_strict", "gemma_parts"]) {
+      const template = readTemplate(name);
+      const merged = { role: "system", content: "One.\n\nTwo." };
+      const reply = { role: "assistant", content: "a" };
+      const render = (messages: ConversationMessage[], more: Partial<Conversation> = {}) =>
+        renderConversation(template, { messages, specialTokens: { bos_token: "<s>", eos_token: "</s>" }, ...more });
+      const text = render([merged, user, reply, user]);
+      expect(render([one!, user, two!, reply, user])).toBe(text);
+      expect(render([one!, two!, user, reply, user])).toBe(text);
+      expect(text.match(/One\.\n\nTwo\./g)).toHaveLength(1);
+      const open = { continueFinalMessage: true };
+      expect(render([one!, user, two!, reply], open)).toBe(render([merged, user, reply], open));
+    }
+    expect(renderConversation(chatml, { messages: [one!, user, two!] })).toMatch(/One\..*Two\./s);
+    const refused = { messages: [user, user, two!] };
+    expect(() => renderConversation(readTemplate("mistral_strict"), refused)).toThrow("must alternate");
+  });
+
   it("without a role are refused", () => {
     const messages = [{ content: "a" } as unknown as ConversationMessage];
     expect(failure(() => renderConversation(chatml, { messages })).location).toBe("messages.0.role");

@@ -2,10 +2,13 @@
 
 import { DEFAULT_LIMITS, type TemplateLimits } from "../jinja/budget.js";
 import type { ChatTemplate } from "../jinja/chatTemplate.js";
+import { TemplateError } from "../jinja/errors.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { ConversationError } from "./errors.js";
 import {
   type ConversationMessage,
+  hasLaterSystem,
+  systemFirst,
   type TemplateMessage,
   type TemplatePart,
   templateMessages,
@@ -43,7 +46,7 @@ const THINKING_SWITCHES = ["enable_thinking", "thinking"];
 const SENTINEL = "FINAL_MESSAGE_CONTINUES_HERE ";
 
 /**
- * Renders a conversation. Throws ConversationError naming a field that cannot be rendered, and TemplateError when the
+ * Renders a conversation. What later system messages say is said at the beginning where the template refuses them. Throws ConversationError naming a field that cannot be rendered, and TemplateError when the
  * template itself fails or refuses.
  */
 export function renderConversation(template: ChatTemplate, conversation: Conversation): string {
@@ -54,13 +57,28 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
   }
   if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
   const tools = conversation.tools && conversation.tools.length > 0 ? conversation.tools.map(shownTool) : null;
-  const messages = withUntaughtTools(template, templateMessages(template, conversation.messages), tools);
-  if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
-  const text = template.render(templateVariables(template, conversation, messages, tools, addGenerationPrompt), {
-    now: conversation.now,
-    limits: { steps: DEFAULT_LIMITS.steps + STEPS_PER_MESSAGE * messages.length, ...conversation.limits },
-  });
-  return continues ? cutAtSentinel(text) : text;
+  const rendered = (arranged: (messages: TemplateMessage[]) => TemplateMessage[]): string => {
+    const given = arranged(templateMessages(template, conversation.messages));
+    const messages = withUntaughtTools(template, given, tools);
+    if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
+    const text = template.render(templateVariables(template, conversation, messages, tools, addGenerationPrompt), {
+      now: conversation.now,
+      limits: { steps: DEFAULT_LIMITS.steps + STEPS_PER_MESSAGE * messages.length, ...conversation.limits },
+    });
+    return continues ? cutAtSentinel(text) : text;
+  };
+  try {
+    return rendered((messages) => messages);
+  } catch (error) {
+    const isRefused = error instanceof TemplateError && error.kind === "raised";
+    if (!isRefused || !hasLaterSystem(conversation.messages, continues)) throw error;
+    try {
+      return rendered(systemFirst);
+    } catch {
+      // It was not for the place of the system's messages.
+      throw error;
+    }
+  }
 }
 
 function templateVariables(

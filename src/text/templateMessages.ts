@@ -39,7 +39,7 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
   const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
   if (SHORT_IDS.test(template.source)) shortenCallIds(result);
   const hasDeveloper = result.some((message) => message.role === "developer");
-  return hasDeveloper && !template.mentions("developer") ? withoutDeveloper(result) : result;
+  return hasDeveloper && !template.mentions("developer") ? systemFirst(result) : result;
 }
 
 /** In templates of Mistral, which refuse other ids of calls than of nine letters and digits. */
@@ -162,12 +162,20 @@ function parsedObject(text: string): Dict | null {
   }
 }
 
+const isSystem = ({ role }: { role: string }): boolean => role === "system" || role === "developer";
+
+/** Whether the system speaks again behind the beginning; what is to be continued is left where it is. */
+export function hasLaterSystem(messages: readonly ConversationMessage[], continues: boolean): boolean {
+  const last = messages.at(-1);
+  if (continues && last !== undefined && isSystem(last)) return false;
+  return messages.slice(1).some(isSystem);
+}
+
 /**
  * Developer messages speak as the system, whose messages, wherever they stand, become one at the beginning: many
  * templates refuse or leave out a later one.
  */
-function withoutDeveloper(messages: TemplateMessage[]): TemplateMessage[] {
-  const isSystem = ({ role }: TemplateMessage) => role === "system" || role === "developer";
+export function systemFirst(messages: TemplateMessage[]): TemplateMessage[] {
   const systems = messages.filter(isSystem);
   const { tools: _, ...first } = systems[0]!;
   const merged: TemplateMessage = { ...first, role: "system" };
