@@ -47,6 +47,8 @@ export interface PassLimits extends PassSizes {
 }
 
 type Values = RowValues & { metrics: Record<string, number> };
+/** Of rows that were cut apart there are no metrics: those of the parts are not their sum. */
+type PartValues = RowValues & { metrics: Record<string, number> | null };
 
 /**
  * Adds the gradient of `loss` over all `rows` to the trainer's. Rows of one pass share their common beginnings. A separable
@@ -100,7 +102,7 @@ class Gradient {
   }
 
   /** Adds that of rows `from` to `to` - 1: in one pass where that is to be tried and has room, else in as few as have. */
-  async add(from: number, to: number, inOnePass: boolean): Promise<Values> {
+  async add(from: number, to: number, inOnePass: boolean): Promise<PartValues> {
     const rows = this.#rows.slice(from, to);
     const packed = packRows(rows);
     const pass = inOnePass ? await forwardIfItFits(this.#trainer, packed, this.#options) : null;
@@ -123,7 +125,7 @@ class Gradient {
     return {
       logprobs: [...first.logprobs, ...second.logprobs],
       entropies: [...first.entropies, ...second.entropies],
-      metrics: {},
+      metrics: null,
     };
   }
 

@@ -50,8 +50,11 @@ afterAll(() => {
 
 async function gradient(maxTokens: number) {
   await trainer.zeroGrad();
-  const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), { ...limits, maxTokens });
-  return { logprobs, tensors: await trainer.read("gradient") };
+  const { logprobs, metrics } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), {
+    ...limits,
+    maxTokens,
+  });
+  return { logprobs, metrics, tensors: await trainer.read("gradient") };
 }
 
 function relativeDifference(a: NamedTensors, b: NamedTensors): number {
@@ -75,8 +78,9 @@ describe("a gradient", () => {
     const needed = Number(/at least (\d+) bytes/.exec(refusal as string)![1]);
     await trainer.zeroGrad();
     const tight = { ...limits, memoryBudget: needed - 1 };
-    const { logprobs } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), tight);
+    const { logprobs, metrics } = await accumulateGradient(trainer, rows, crossEntropyLoss(rows), tight);
     expect(logprobs).toEqual(whole.logprobs);
+    expect(metrics).toEqual(whole.metrics);
     expect(relativeDifference(whole.tensors, await trainer.read("gradient"))).toBeLessThan(1e-5);
     // Nor does an evaluation take more.
     const evaluated = await evaluateRows(trainer, rows, limits);
