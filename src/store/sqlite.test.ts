@@ -13,7 +13,10 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 /** The error of opening a database where better-sqlite3 is what `manifest` and `program` say, or absent. */
-async function failure(installed?: { manifest: object; program: string }): Promise<Record<string, string>> {
+async function failure(
+  installed?: { manifest: object; program: string },
+  before = "",
+): Promise<Record<string, string>> {
   if (installed) {
     const target = join(folder, "node_modules", "better-sqlite3");
     mkdirSync(target, { recursive: true });
@@ -29,6 +32,7 @@ async function failure(installed?: { manifest: object; program: string }): Promi
     external: ["better-sqlite3"],
   });
   const program = `import { openDatabase } from "./sqlite.mjs";
+    ${before}
     try { openDatabase(":memory:"); } catch ({ name, message, code, hint }) { console.log(JSON.stringify({ name, message, code, hint })); }`;
   const written = execFileSync(process.execPath, ["--input-type=module", "-e", program], { cwd: folder });
   return JSON.parse(written.toString());
@@ -49,6 +53,17 @@ it("says in an error of its own that its binary does not load", async () => {
   expect(error.message).toBe(
     "SQLite, which keeps the home, cannot be loaded: was compiled against a different Node.js",
   );
+});
+
+it("says in Bun and Deno that it needs Node, not that the package be installed again", async () => {
+  for (const name of ["bun", "deno"]) {
+    const { hint } = await failure(
+      undefined,
+      `Object.defineProperty(process.versions, "${name}", { value: "1.0.0" });`,
+    );
+    expect(hint).toContain("run it in Node");
+    expect(hint).not.toContain("again");
+  }
 });
 
 it("does not load a binary that is for a later Node", async () => {

@@ -23,7 +23,10 @@ function loadSqlite(): typeof Database {
     const reason = (cause as Error).message.split("\n")[0]!;
     throw new UnavailableError(`SQLite, which keeps the home, cannot be loaded: ${reason}`, {
       code: "sqlite_missing",
-      hint: "install the package better-sqlite3 again, for this platform and version of Node",
+      hint:
+        process.versions.bun || process.versions.deno
+          ? "run it in Node: better-sqlite3 does not load in Bun and Deno, which can use an engine through its server"
+          : "install the package better-sqlite3 again, for this platform and version of Node",
       cause,
     });
   }
