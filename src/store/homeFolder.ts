@@ -96,11 +96,16 @@ export function makeDatabaseFile(file: string): void {
   if (!existsSync(file)) closeSync(openSync(file, "a", PRIVATE_FILE));
 }
 
-function unusable(home: string, why: string, cause?: unknown): UnavailableError {
+function unusable(
+  home: string,
+  why: string,
+  cause?: unknown,
+  hint = "name a folder that can be written, on a disk that is not full",
+): UnavailableError {
   return new UnavailableError(`the home ${home} cannot be used: ${why}`, {
     code: "home_unusable",
     param: "home",
-    hint: "name a folder that can be written, on a disk that is not full",
+    hint,
     cause,
   });
 }
@@ -108,6 +113,9 @@ function unusable(home: string, why: string, cause?: unknown): UnavailableError 
 /** What the operating system or SQLite says of a home's files, as an error of the option `home`; other errors as they are. */
 export function homeError(home: string, error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ERR_ACCESS_DENIED") {
+    return unusable(home, message, error, "Node's permission model lets no file be flushed: start Node without it");
+  }
   return typeof code === "string" && /^(E[A-Z0-9]+|SQLITE_\w+)$/.test(code) ? unusable(home, message, error) : error;
 }
 

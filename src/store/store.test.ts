@@ -26,7 +26,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loggedGroups } from "../../test/fixtures/loggedGroups.js";
 import { ClosedError, ConflictError, DiskFullError, HomeLockedError, NotFoundError } from "../errors.js";
 import { checkHome } from "./checkHome.js";
-import { isHome } from "./homeFolder.js";
+import { homeError, isHome } from "./homeFolder.js";
 import { equalSecrets } from "./keys.js";
 import { migrate, migrations } from "./migrations.js";
 import type { ArtifactRecord, EventRecord } from "./records.js";
@@ -753,6 +753,15 @@ describe("the home", () => {
       expect(() => openStore(folder)).toThrow(refused);
       expect(() => openStore(folder)).toThrow(refused);
     }
+  });
+
+  it("that Node's permission model keeps from being flushed is refused by an error that says so", () => {
+    const refused = new Error("fsync API is disabled when Permission Model is enabled.");
+    expect(homeError(home, Object.assign(refused, { code: "ERR_ACCESS_DENIED" }))).toMatchObject({
+      code: "home_unusable",
+      message: expect.stringContaining("fsync API is disabled"),
+      hint: expect.stringContaining("without it"),
+    });
   });
 
   it("that cannot be looked at is not taken for one that is not there", () => {
