@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { clearInterval, clearTimeout, setInterval, setTimeout } from "node:timers";
 import { createAdaptorServer } from "@hono/node-server";
 import { UnavailableError } from "../errors.js";
+import { HOST_OF_NONE } from "./nodeListener.js";
 import { maxConnections } from "./openFiles.js";
 import { closeWithConnection } from "./pipelining.js";
 
@@ -61,6 +62,7 @@ export async function listen(
 ): Promise<Listening> {
   const server = createAdaptorServer({
     fetch: handler,
+    hostname: HOST_OF_NONE,
     serverOptions: { requestTimeout: bodyTimeoutMs, keepAliveTimeout: idleTimeoutMs },
   });
   const most = maxConnections();

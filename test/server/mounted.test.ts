@@ -2,6 +2,7 @@
 
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { text } from "node:stream/consumers";
 import express from "express";
 import { Hono } from "hono";
 import OpenAI from "openai";
@@ -125,6 +126,26 @@ describe("mounted", () => {
     const client = new OpenAI({ apiKey: server.engine.apiKey, fetch: server.engine.fetch });
     expect((await client.models.list()).data[0]!.id).toBe("anneal/tiny");
   });
+});
+
+it("answers HTTP/1.0, which names no host, on its own port and in Node's own http", async () => {
+  const handler = createServer(server.engine);
+  const listening = await listen(handler, { host: "127.0.0.1", port: 0 });
+  open.push(() => listening.close(0));
+  const body = JSON.stringify({ messages, max_tokens: 2, stream: true });
+  const ask = `POST /v1/chat/completions HTTP/1.0\r\nAuthorization: ${key().authorization}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  for (const address of [listening.address, await serve(handler)]) {
+    for (const [request, end] of [
+      ["GET /health HTTP/1.0\r\n\r\n", "\r\n\r\n"],
+      [ask, "data: [DONE]\n\n"],
+    ] as const) {
+      const socket = connect(Number(new URL(address).port), "127.0.0.1");
+      socket.write(request);
+      const answer = await text(socket);
+      expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+      expect(answer.endsWith(end)).toBe(true);
+    }
+  }
 });
 
 it("counts requests whose client went away before the answer", async () => {
