@@ -46,8 +46,8 @@ const THINKING_SWITCHES = ["enable_thinking", "thinking"];
 const SENTINEL = "FINAL_MESSAGE_CONTINUES_HERE ";
 
 /**
- * Renders a conversation. What later system messages say is said at the beginning where the template refuses them. Throws ConversationError naming a field that cannot be rendered, and TemplateError when the
- * template itself fails or refuses.
+ * Renders a conversation. What later system messages say is said at the beginning where the template refuses them. Throws
+ * ConversationError naming a field that cannot be rendered, and TemplateError when the template itself fails or refuses.
  */
 export function renderConversation(template: ChatTemplate, conversation: Conversation): string {
   const continues = conversation.continueFinalMessage ?? false;
