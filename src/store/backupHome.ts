@@ -142,7 +142,10 @@ async function copyCheckpoints(
   const problems: HomeProblem[] = [];
   const [from, to] = [homeFiles(home), homeFiles(target)];
   for (const { modelId, step } of then.checkpoints.all()) {
-    const { id } = then.checkpoints.get(modelId, step)!;
+    const record = then.checkpoints.get(modelId, step);
+    // Its model has been taken out.
+    if (!record) continue;
+    const { id } = record;
     const path = relative(home, from.checkpointFolder(modelId, step));
     if (copied.get(path) === id) continue;
     try {
@@ -152,8 +155,13 @@ async function copyCheckpoints(
       copied.set(path, id);
     } catch (error) {
       if (now.checkpoints.get(modelId, step)?.id === id) problems.push(problemOf(target, path, error));
-      else if (now.models.get(modelId)) then.checkpoints.delete(modelId, [step]);
-      else then.models.delete(modelId);
+      else if (now.models.get(modelId)) {
+        then.checkpoints.delete(modelId, [step]);
+        to.removeCheckpoint(modelId, step);
+      } else {
+        then.models.delete(modelId);
+        to.remove(to.modelFolder(modelId));
+      }
     }
   }
   return problems;

@@ -2,6 +2,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -169,6 +170,24 @@ describe("a backup", () => {
     const path = `checkpoints/${model.id}/1/adapter_model.safetensors`;
     expect(problems).toEqual([expect.objectContaining({ kind: "damaged", path: expect.stringContaining(path) })]);
     expect((await checkHome(join(top, "copy"))).checkpoints).toBe(2);
+  });
+
+  it("leaves nothing of a model, or of a step, that is deleted while it is made", async () => {
+    const [model, other] = [makeModel("m"), makeModel("n")];
+    for (let step = 0; step < 20; step++) for (const { id } of [other, model]) await makeCheckpoint(id, step);
+    const target = join(top, "copy");
+    const backup = backupHome(home, target);
+    const isCopied = () =>
+      readdirSync(top, { recursive: true, encoding: "utf8" }).some(
+        (path) => !path.startsWith("home") && path.endsWith(join(model.id, "2", "meta.json")),
+      );
+    while (!isCopied()) await new Promise(setImmediate);
+    store.models.delete(model.id);
+    store.files.remove(store.files.modelFolder(model.id));
+    store.checkpoints.delete(other.id, [18]);
+    store.files.removeCheckpoint(other.id, 18);
+    expect((await backup).problems).toEqual([]);
+    expect(await checkHome(target)).toMatchObject({ models: 1, problems: [] });
   });
 
   it("replaces nothing, and is not put into its own home", async () => {
