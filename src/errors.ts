@@ -141,7 +141,7 @@ function readable(bytes: number): string {
 
 /** Of options that are not simply lowered. */
 const MEMORY_HINTS: Record<string, string> = {
-  adapter: "train an adapter of a lower rank or of fewer modules",
+  adapter: "train an adapter of a lower rank or of fewer modules, or raise memoryLimit",
   memoryBudget: "train shorter rows, lower maxTrainingJobs, or raise memoryLimit",
   model: "train an adapter, or a smaller model",
   models: "serve a smaller model, raise memoryLimit, or leave a GPU's first layers to the cpu with gpuLayers",

@@ -477,6 +477,8 @@ export interface DeviceModel {
   releaseAdapter(version: number): void;
   /** Bytes that serving a version takes here. */
   adapterBytes(version: number): number;
+  /** Bytes that `trainAdapter` takes here, besides passes. */
+  adapterTrainingBytes(spec: AdapterSpec): number;
   /** `kept`: where the device keeps states itself, the one to go on from; `withMoments`: with its moments. */
   trainAdapter(
     spec: AdapterSpec,

@@ -33,16 +33,6 @@ export function weightTrainingBytes(config: ModelSpec, dtype: ElementType): numb
 /** Adapters' ranks are filled up to whole panels in what is computed with. */
 const RANK_PANEL = 16;
 
-/**
- * What `trainAdapter` takes: as of weights, of its two factors, and the versions of two steps, of which one takes the other's place;
- * each with its transposes.
- */
-function adapterTrainingBytes(config: ModelSpec, spec: AdapterSpec, dtype: ElementType): number {
-  const elements = elementsOf(nativeAddon().adapterTensors(config, spec));
-  const padding = (Math.ceil(spec.rank / RANK_PANEL) * RANK_PANEL) / spec.rank;
-  return elements * (MASTER_BYTES + 4 * padding * computeBytes(dtype));
-}
-
 export class NativeDeviceModel implements DeviceModel {
   readonly #native: NativeModel;
   readonly config: ModelSpec;
@@ -105,8 +95,18 @@ export class NativeDeviceModel implements DeviceModel {
     return this.#native.adapterBytes(version);
   }
 
+  /**
+   * As of weights, of its two factors, and the versions of two steps, of which one takes the other's place; each with its
+   * transposes.
+   */
+  adapterTrainingBytes(spec: AdapterSpec): number {
+    const elements = elementsOf(nativeAddon().adapterTensors(this.config, spec));
+    const padding = (Math.ceil(spec.rank / RANK_PANEL) * RANK_PANEL) / spec.rank;
+    return elements * (MASTER_BYTES + 4 * padding * computeBytes(this.dtype));
+  }
+
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
-    this.#require("training the adapter", adapterTrainingBytes(this.config, spec, this.dtype), "adapter");
+    this.#require("training the adapter", this.adapterTrainingBytes(spec), "adapter");
     const tensors = options.tensors ? tensorList(options.tensors) : null;
     return new NativeDeviceTrainer(await this.#native.trainAdapter(spec, options.seed, tensors));
   }

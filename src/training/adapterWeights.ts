@@ -1,10 +1,9 @@
 // A session's adapter: begins with the model's latest checkpoint, and is saved as the next one.
 
 import { ModelFileError, NotFoundError } from "../errors.js";
-import type { Trainer } from "../runtime/runtime.js";
 import type { Store } from "../store/store.js";
 import type { Checkpoint } from "../types/models.js";
-import { captureState, readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
+import { captureState, openTrainer, readCheckpoint } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { describeCheckpoint } from "./describeCheckpoint.js";
 import type { TrainingHost } from "./host.js";
@@ -26,8 +25,15 @@ export async function openAdapterWeights(
   const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
   const state = await whileModelIsThere(store, modelId, reading);
   const { spec } = state;
-  const trainer = await restoreTrainer(base.device, state, objective);
-  const initialVersion = await publishInitialVersion(trainer);
+  const { trainer, release } = await openTrainer(host, base, state, objective);
+  const close = () => {
+    trainer.close();
+    release();
+  };
+  const initialVersion = await trainer.publish().catch((error: unknown) => {
+    close();
+    throw error;
+  });
   return {
     base,
     trainer,
@@ -56,18 +62,9 @@ export async function openAdapterWeights(
     },
     async close() {
       base.device.releaseAdapter(initialVersion);
-      trainer.close();
+      close();
     },
   };
-}
-
-async function publishInitialVersion(trainer: Trainer): Promise<number> {
-  try {
-    return await trainer.publish();
-  } catch (error) {
-    trainer.close();
-    throw error;
-  }
 }
 
 /** What is read of a model's latest checkpoint: that goes only with the model, which may be deleted meanwhile. @throws NotFoundError then */

@@ -7,12 +7,13 @@ import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
+import type { Release } from "../semaphore.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
-import type { TrainingBase } from "./host.js";
+import type { TrainingBase, TrainingHost } from "./host.js";
 import type { Objective } from "./optimizer.js";
 
 /** Everything that training goes on from. */
@@ -65,8 +66,26 @@ const OPTIMIZER_FILE = "optimizer.safetensors";
 /** What is read of an adapter's folder. */
 export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
 
-/** A trainer that goes on from `state`; moments of another objective are left behind. */
-export async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
+/**
+ * A trainer that goes on from `state`; moments of another objective are left behind. `release` is called when it has been closed.
+ * @throws InsufficientMemoryError before memory is taken.
+ */
+export async function openTrainer(
+  host: Pick<TrainingHost, "holdAdapter">,
+  { device }: Pick<TrainingBase, "device">,
+  state: AdapterState,
+  objective: Objective,
+): Promise<{ trainer: Trainer; release: Release }> {
+  const release = host.holdAdapter(device.adapterTrainingBytes(state.spec));
+  try {
+    return { trainer: await restoreTrainer(device, state, objective), release };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
   const { spec, values: tensors, optimizer, kept = null } = state;
   const withMoments = optimizer?.objective === objective;
   const trainer = await device.trainAdapter(spec, { seed: ADAPTER_SEED, tensors, kept, withMoments });

@@ -4,7 +4,7 @@ import { NotFoundError } from "../errors.js";
 import { Semaphore } from "../semaphore.js";
 import type { JobEstimate } from "../types/training.js";
 import { whileModelIsThere } from "./adapterWeights.js";
-import { readCheckpoint, restoreTrainer } from "./checkpointFiles.js";
+import { openTrainer, readCheckpoint } from "./checkpointFiles.js";
 import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingHost } from "./host.js";
 import type { StoredRequest } from "./jobRequest.js";
@@ -45,7 +45,7 @@ export async function estimateRequest(
     try {
       const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
       const state = await whileModelIsThere(store, modelId, reading);
-      const trainer = await restoreTrainer(base.device, state, recipe.objective);
+      const { trainer, release: releaseMemory } = await openTrainer(host, base, state, recipe.objective);
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };
         const learner = new Learner(trainer, optimizersOf(host, modelId)[recipe.objective], limits);
@@ -54,6 +54,7 @@ export async function estimateRequest(
         return { steps: recipe.steps, ...estimate, warnings: recipe.started.warnings };
       } finally {
         trainer.close();
+        releaseMemory();
       }
     } finally {
       recipe.close();

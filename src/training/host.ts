@@ -1,6 +1,7 @@
 // What training needs of the engine around it.
 
 import type { DeviceModel } from "../runtime/runtime.js";
+import type { Release } from "../semaphore.js";
 import type { Store } from "../store/store.js";
 import type { ChatTemplate, Tokenizer } from "../text/index.js";
 import type { Logger } from "../types/logger.js";
@@ -59,6 +60,8 @@ export interface TrainingHost {
   fileRights(reader: Reader): FileRights;
   /** The base model of a model. */
   base(modelId: string): Promise<TrainingBase>;
+  /** Counts what an adapter in training takes besides passes, until it is released. @throws InsufficientMemoryError */
+  holdAdapter(bytes: number): Release;
   /** Bytes that a pass of training may take now, beside everything that is loaded. */
   activationMemory(): number;
   /** Takes over a version on the device, to be served as the checkpoint at `step`; called right after the checkpoint exists. */

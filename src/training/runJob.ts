@@ -5,6 +5,7 @@ import { readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
+import type { Release } from "../semaphore.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
 import type { TrainingEstimate } from "../types/training.js";
@@ -12,9 +13,9 @@ import {
   type AdapterState,
   captureState,
   keptOfState,
+  openTrainer,
   readCheckpoint,
   readStateFile,
-  restoreTrainer,
   stateFile,
 } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
@@ -77,11 +78,12 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {
     signal.throwIfAborted();
-    const { spec, trainer } = await goOn(host, job, state, base, recipe.objective);
+    const { spec, trainer, release } = await goOn(host, job, state, base, recipe.objective);
     try {
       await makeSteps({ host, job, request, state, base, recipe, spec, trainer }, signal);
     } finally {
       trainer.close();
+      release();
     }
   } finally {
     recipe.close();
@@ -95,11 +97,12 @@ async function goOn(
   { from, done }: JobState,
   base: TrainingBase,
   objective: Objective,
-): Promise<Pick<Run, "spec" | "trainer">> {
+): Promise<Pick<Run, "spec" | "trainer"> & { release: Release }> {
   const parent = await readCheckpoint(host.store.files.checkpointFolder(job.modelId, from), base);
   const { spec } = parent;
   const weights = done > 0 ? await readStateFile(statePath(host, job.id, done), spec) : parent;
-  return { spec, trainer: await restoreTrainer(base.device, weights, objective) };
+  const { trainer, release } = await openTrainer(host, base, weights, objective);
+  return { spec, trainer, release };
 }
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {

@@ -44,6 +44,7 @@ export function createHost(store: Store, base: TrainingBase, logger = quiet): Tr
     logger,
     fileRights: (reader) => fileRights(reader, store.home, [store.home]),
     base: async () => base,
+    holdAdapter: () => () => undefined,
     activationMemory: () => 2 ** 30,
     publishCheckpoint: (_modelId, _step, version) => base.device.releaseAdapter(version),
   };

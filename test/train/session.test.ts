@@ -502,3 +502,18 @@ describe("a supervised job", () => {
     await expect(create(join(folder, "x.jsonl"), { learning_rate: -1 })).rejects.toMatchObject({ status: 422 });
   });
 });
+
+it("an adapter that the memory limit has no room for is refused, by sessions, estimates and jobs, before memory is taken", async () => {
+  await using engine = await Engine.open({ memoryLimit: 60 * 2 ** 20, contextLength: 512 });
+  const create = (name: string, rank: number) =>
+    engine.models.create({ project: "p", name, base_model: "anneal/tiny", adapter: { rank } });
+  const large = await create("large", 256);
+  const refusal = { code: "insufficient_memory", param: "adapter", hint: expect.stringContaining("memoryLimit") };
+  const data = [{ messages: [{ role: "assistant" as const, content: "a" }] }];
+  await expect(engine.training.open(large)).rejects.toMatchObject(refusal);
+  await expect(engine.sftTrainingJobs.estimate({ model_id: large.id, data })).rejects.toMatchObject(refusal);
+  const { id } = await engine.sftTrainingJobs.create({ model_id: large.id, data });
+  await expect(engine.trainingJobs.wait(id)).rejects.toThrow("training the adapter");
+  // Nothing is held by what was refused, and of what was trained nothing stays.
+  for (let i = 0; i < 2; i++) await (await engine.training.open(await create(`small${i}`, 32))).close();
+});

@@ -1,7 +1,15 @@
 import { realpathSync } from "node:fs";
 import { relative, sep } from "node:path";
-import { ClosedError, ModelFileError, NotFoundError, UnavailableError, ValidationError } from "../../errors.js";
+import {
+  ClosedError,
+  InsufficientMemoryError,
+  ModelFileError,
+  NotFoundError,
+  UnavailableError,
+  ValidationError,
+} from "../../errors.js";
 import { openRuntime, pipelinesOf, restorePipelines } from "../../runtime/runtime.js";
+import { once } from "../../semaphore.js";
 import { isKept } from "../../store/homeFolder.js";
 import { readPipelines, writePipelines } from "../../store/pipelineCache.js";
 import type { ModelRecord } from "../../store/records.js";
@@ -107,6 +115,8 @@ export async function openCore(
         hint: "open the engine with that model among `models`",
       });
     };
+    /** Bytes of adapters in training. */
+    let inTraining = 0;
     const trainingHost: TrainingHost = {
       store,
       options: {
@@ -121,6 +131,17 @@ export async function openCore(
         const model = store.models.get(modelId);
         if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
         return baseOf(model);
+      },
+      holdAdapter(bytes) {
+        // Jobs beside each other do not refuse one another.
+        const available = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - (loaded.bytes - inTraining);
+        if (bytes > available) throw new InsufficientMemoryError("training the adapter", bytes, available, "adapter");
+        const release = loaded.hold(bytes);
+        inTraining += bytes;
+        return once(() => {
+          release();
+          inTraining -= bytes;
+        });
       },
       activationMemory() {
         const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded.bytes;

@@ -140,6 +140,10 @@ class OnnxDeviceModel implements DeviceModel {
     throw notTrained();
   }
 
+  adapterTrainingBytes(): number {
+    throw notTrained();
+  }
+
   trainAdapter(): Promise<Trainer> {
     return Promise.reject(notTrained());
   }

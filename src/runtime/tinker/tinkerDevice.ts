@@ -154,6 +154,10 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
     return 0;
   }
 
+  adapterTrainingBytes(): number {
+    return 0;
+  }
+
   discardState({ name }: KeptState): void {
     this.#recorded.delete(name);
     this.server.discard(name);
