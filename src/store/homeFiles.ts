@@ -1,5 +1,6 @@
 import { existsSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { ClosedError } from "../errors.js";
 import { commitFolder, makeFolder, REPLACED } from "./durableFiles.js";
 
 /** Where things lie under a home. The database says what exists. */
@@ -18,6 +19,8 @@ export interface HomeFiles {
   removeCheckpoint(modelId: string, step: number): void;
   /** Calls `action` when no folder of `temporary` is in use any more: each has been committed or removed. */
   whenUnused(action: () => void): void;
+  /** From now on `temporary` throws ClosedError. Resolves when no folder of it is in use any more. */
+  close(): Promise<void>;
 }
 
 const TEMPORARY = "anneal-";
@@ -31,11 +34,16 @@ export function homeFiles(home: string): HomeFiles {
   const temporaryRoot = join(home, "temporary");
   const inUse = new Set<string>();
   let unused: (() => void) | null = null;
+  let isClosed = false;
   const leave = (folder: string) => {
     inUse.delete(folder);
     if (inUse.size > 0 || unused === null) return;
     unused();
     unused = null;
+  };
+  const whenUnused = (action: () => void) => {
+    if (inUse.size === 0) action();
+    else unused = action;
   };
   const checkpointFolder = (modelId: string, step: number) => join(modelFolder(modelId), String(step));
   return {
@@ -44,6 +52,7 @@ export function homeFiles(home: string): HomeFiles {
     jobFolder: (jobId) => join(home, "jobs", jobId),
     savedModelFolder: (id) => join(home, "saved-models", id),
     temporary() {
+      if (isClosed) throw new ClosedError("the engine has been closed");
       makeFolder(temporaryRoot);
       const folder = mkdtempSync(join(temporaryRoot, TEMPORARY));
       inUse.add(folder);
@@ -63,9 +72,10 @@ export function homeFiles(home: string): HomeFiles {
       rmSync(checkpointFolder(modelId, step), { recursive: true, force: true });
       if (existsSync(model) && readdirSync(model).length === 0) rmdirSync(model);
     },
-    whenUnused(action) {
-      if (inUse.size === 0) action();
-      else unused = action;
+    whenUnused,
+    close() {
+      isClosed = true;
+      return new Promise(whenUnused);
     },
   };
 }

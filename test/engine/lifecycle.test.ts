@@ -1,12 +1,19 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
-import { HomeLockedError, InsufficientMemoryError, ModelFileError, ValidationError } from "../../src/errors.js";
+import {
+  ClosedError,
+  HomeLockedError,
+  InsufficientMemoryError,
+  ModelFileError,
+  ValidationError,
+} from "../../src/errors.js";
 
 let home: string;
 beforeEach(() => {
@@ -263,9 +270,27 @@ it("closing ends calls that were about to write with the same error", async () =
     engine.models.create({ project: "p", name: `m${i}`, base_model: "anneal/tiny" }),
   ]);
   const outcomes = Promise.allSettled(calls.flat());
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await setTimeout(20);
   await engine.close();
   const reasons = (await outcomes).flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
   expect(reasons.length).toBeGreaterThan(0);
   for (const reason of reasons) expect(reason).toMatchObject({ code: "closed" });
+});
+
+it("closing waits for what is being written, so that the next opening finds nothing of it and takes nothing from it", async () => {
+  let engine = await Engine.open({ home });
+  const names = Array.from({ length: 6 }, (_, i) => `m${i}`);
+  for (let round = 0; round < 6; round++) {
+    const made = names.map((name) => engine.models.create({ project: `p${round}`, name, base_model: "anneal/tiny" }));
+    const settled = Promise.allSettled(made);
+    await setTimeout(3 * round);
+    await engine.close();
+    engine = await Engine.open({ home });
+    for (const one of await settled) {
+      if (one.status === "rejected") expect(one.reason).toBeInstanceOf(ClosedError);
+    }
+  }
+  await engine.close();
+  const temporary = join(home, "temporary");
+  expect(existsSync(temporary) ? readdirSync(temporary) : []).toEqual([]);
 });

@@ -1,5 +1,6 @@
 import { realpathSync } from "node:fs";
 import { relative, sep } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import {
   ClosedError,
   InsufficientMemoryError,
@@ -37,6 +38,8 @@ import { loadEncoder, type ServedEncoder } from "./servedEncoder.js";
 const activationShare = 0.5;
 /** Of the memory that the models leave, what adapters that nobody uses may take. */
 const IDLE_ADAPTER_SHARE = 1 / 8;
+/** How long an engine that closes waits for what is being written into its home, such as a body that comes slowly. */
+const MOST_WRITING_MS = 5000;
 
 /** Builds everything an engine consists of; on failure nothing is left open. `options.home` is canonical. */
 export async function openCore(
@@ -211,6 +214,8 @@ export async function openCore(
         if (hasPipelines) keepPipelines(store.home, device, options);
         await loaded.close();
         for (const { encoder } of encoders.values()) encoder.close();
+        // What is being written would else be swept away, or take the place of something, under whoever opens the home next.
+        await Promise.race([store.files.close(), setTimeout(MOST_WRITING_MS, undefined, { ref: false })]);
       } finally {
         isShut = true;
         store.close();

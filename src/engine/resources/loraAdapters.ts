@@ -77,8 +77,9 @@ export class LoraAdapters implements LoraAdaptersResource {
     const { store, runner } = this.#core;
     const { importAdapter } = await import("./modelFolders.js");
     const release = await runner.lease(model.id, signal);
-    const temporary = store.files.temporary();
+    let temporary: string | null = null;
     try {
+      temporary = store.files.temporary();
       const latest = store.checkpoints.latest(model.id);
       if (latest === null) throw adapterNotFound(model.name);
       const step = latest.step + 1;
@@ -92,7 +93,7 @@ export class LoraAdapters implements LoraAdaptersResource {
       }
       diagnostics.checkpoint.publish({ modelId: model.id, step });
     } finally {
-      store.files.remove(temporary);
+      if (temporary !== null) store.files.remove(temporary);
       release();
     }
   }

@@ -19,8 +19,9 @@ export async function rollBack(
 ): Promise<CheckpointRecord> {
   const { store, runner } = core;
   const release = await runner.lease(model.id, signal);
-  const temporary = store.files.temporary();
+  let temporary: string | null = null;
   try {
+    temporary = store.files.temporary();
     const source = store.checkpoints.get(model.id, step);
     const latest = store.checkpoints.latest(model.id);
     if (!source || !latest) throw stepNotFound(model, step);
@@ -41,7 +42,7 @@ export async function rollBack(
       throw error;
     }
   } finally {
-    store.files.remove(temporary);
+    if (temporary !== null) store.files.remove(temporary);
     release();
   }
 }
