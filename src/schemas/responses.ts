@@ -33,6 +33,7 @@ const inputItem = named(
       ),
       call_id: field(z.string().nullish(), "Of a call and of its output: what ties them together."),
       name: field(z.string().nullish(), "Of a call: the function's name."),
+      namespace: field(z.string().nullish(), "Of a call: the namespace that the function is of, if it is of one."),
       arguments: field(z.string().nullish(), "Of a call: JSON."),
       output: field(
         z.union([z.string(), typed(list(anyValue, MAX_PARTS), "readonly object[]")]).nullish(),
@@ -49,22 +50,33 @@ const inputItem = named(
   "One item of what a response answers: a message, a call that the model made, what came of it, or what it thought.",
 );
 
+const functionFields = {
+  name: field(optionalInType(z.string().min(1).nullish()), "The function's name; of a namespace its own."),
+  description: field(z.string().nullish(), "What it does, for the model."),
+  parameters: field(freeObject.nullish(), "JSON Schema of its arguments. Default: none, or any."),
+  strict: field(
+    z.boolean().nullish(),
+    "Whether a call that is forced follows the schema exactly, so that objects are closed.",
+  ),
+};
+
 const tool = named(
   "ResponseToolParam",
   open(
     looseObject({
-      type: field(z.string(), '"function"; all others (web_search, file_search, mcp, ...) are refused.'),
-      name: field(optionalInType(z.string().min(1).nullish()), "The function's name."),
-      description: field(z.string().nullish(), "What it does, for the model."),
-      parameters: field(freeObject.nullish(), "JSON Schema of its arguments. Default: none, or any."),
-      strict: field(
-        z.boolean().nullish(),
-        "Whether a call that is forced follows the schema exactly, so that objects are closed.",
+      type: field(
+        z.string(),
+        '"function" or "namespace"; "web_search" is left out beside these. All others (file_search, mcp, custom, ...) are refused.',
+      ),
+      ...functionFields,
+      tools: field(
+        list(looseObject({ type: field(z.string(), '"function".'), ...functionFields }), MAX_TOOLS).nullish(),
+        "Of a namespace: its functions, which the model sees as `namespace__name`.",
       ),
     }),
     "toolField",
   ),
-  "A function that the model may call.",
+  "A function that the model may call, or several under a common name.",
 );
 
 const toolChoice = typed(
@@ -270,22 +282,71 @@ export const responseCreateKinds = [
   ),
 ];
 
+type Tool = z.output<typeof tool>;
+
+/** A function as the model sees it, and where among `tools` it is. */
+export interface OfferedFunction {
+  name: string;
+  /** Its own name and that of its namespace; null: it is of none. */
+  ownName: string;
+  namespace: string | null;
+  definition: Pick<Tool, "description" | "parameters" | "strict">;
+  place: string[];
+}
+
+export const namespacedName = (namespace: string | null | undefined, name: string): string =>
+  namespace == null ? name : `${namespace}__${name}`;
+
+export function offeredFunctions(tools: readonly Tool[] | undefined): OfferedFunction[] {
+  const offered: OfferedFunction[] = [];
+  for (const [i, one] of (tools ?? []).entries()) {
+    const place = [String(i)];
+    if (one.type === "function") {
+      offered.push({ name: one.name!, ownName: one.name!, namespace: null, definition: one, place });
+    } else if (one.type === "namespace") {
+      for (const [j, definition] of (one.tools ?? []).entries()) {
+        const [namespace, ownName] = [one.name!, definition.name!];
+        const name = namespacedName(namespace, ownName);
+        offered.push({ name, ownName, namespace, definition, place: [...place, "tools", String(j)] });
+      }
+    }
+  }
+  return offered;
+}
+
+/** Of every name and date: what agents offer beside their functions without being asked, and work without. */
+const WEB_SEARCH = /^web_search/;
+
+function* toolFaults(tools: readonly Tool[]): Generator<[path: string[], message: string]> {
+  const isAlone = !tools.some(({ type }) => type === "function" || type === "namespace");
+  for (const [i, { type, name, tools: within }] of tools.entries()) {
+    const path = ["tools", String(i)];
+    if (type === "function" || type === "namespace") {
+      if (name == null) yield [[...path, "name"], "is required"];
+      for (const [j, one] of (type === "namespace" ? (within ?? []) : []).entries()) {
+        const place = [...path, "tools", String(j)];
+        if (one.type !== "function") yield [[...place, "type"], `"${one.type}" is not available here`];
+        else if (one.name == null) yield [[...place, "name"], "is required"];
+      }
+    } else if (isAlone || !WEB_SEARCH.test(type)) {
+      yield [[...path, "type"], `"${type}" is not available here: tools are functions of the application`];
+    }
+  }
+}
+
 function* contradictions(request: z.output<typeof fields>): Generator<[path: string[], message: string]> {
   for (const name of ["prompt", "conversation", "context_management"] as const) {
     if (request[name] != null) yield [[name], "is not available here"];
   }
   if (request.background && !request.store) yield [["background"], "needs store: only what is kept can be retrieved"];
   const tools = request.tools ?? [];
-  for (const [i, { type, name }] of tools.entries()) {
-    if (type !== "function") {
-      yield [["tools", String(i), "type"], `"${type}" is not available here: tools are functions of the application`];
-    } else if (name == null) yield [["tools", String(i), "name"], "is required"];
-  }
+  yield* toolFaults(tools);
   const choice = request.tool_choice;
   if (typeof choice !== "object") return;
   const named = choice.type === "function" ? [choice] : choice.tools;
+  const offered = offeredFunctions(tools);
   for (const { name } of named) {
-    if (!tools.some((one) => one.name === name)) yield [["tool_choice"], `no function of tools is named "${name}"`];
+    if (!offered.some((one) => one.name === name)) yield [["tool_choice"], `no function of tools is named "${name}"`];
   }
 }
 
@@ -416,6 +477,7 @@ const functionCall = named(
     id,
     call_id: field(z.string(), "What the call's output repeats."),
     name: field(z.string(), "The function's name."),
+    namespace: field(z.string().optional(), "The namespace that the function is of, if it is of one."),
     arguments: field(z.string(), "JSON, as the model wrote it."),
     status: field(itemStatus, "Whether it is whole."),
   }),
@@ -462,6 +524,29 @@ const usage = named(
   "How many tokens a response took.",
 );
 
+const functionTool = named(
+  "ResponseFunctionTool",
+  z.object({
+    type: z.literal("function"),
+    name: field(z.string(), "The function's name."),
+    description: field(z.string().nullable(), "What it does."),
+    parameters: field(z.record(z.string(), z.unknown()).nullable(), "JSON Schema of its arguments."),
+    strict: field(z.boolean().nullable(), "As asked."),
+  }),
+  "A function that the model may call.",
+);
+
+const namespaceTool = named(
+  "ResponseNamespaceTool",
+  z.object({
+    type: z.literal("namespace"),
+    name: field(z.string(), "The name that its functions have in common."),
+    description: field(z.string().nullable(), "What they are for."),
+    tools: field(z.array(functionTool), "Its functions."),
+  }),
+  "Functions under a common name.",
+);
+
 export const response = named(
   "ModelResponse",
   z.object({
@@ -496,18 +581,7 @@ export const response = named(
     max_tool_calls: field(z.int().nullable(), "As asked."),
     parallel_tool_calls: field(z.boolean(), "As asked."),
     tool_choice: field(typed(z.unknown(), "string | { [choiceField: string]: unknown }"), "As asked."),
-    tools: field(
-      z.array(
-        z.object({
-          type: z.literal("function"),
-          name: field(z.string(), "The function's name."),
-          description: field(z.string().nullable(), "What it does."),
-          parameters: field(z.record(z.string(), z.unknown()).nullable(), "JSON Schema of its arguments."),
-          strict: field(z.boolean().nullable(), "As asked."),
-        }),
-      ),
-      "As asked.",
-    ),
+    tools: field(z.array(z.union([functionTool, namespaceTool])), "As asked, without what is left out."),
     text: field(
       z.object({
         format: field(typed(z.unknown(), "{ [formatField: string]: unknown }"), "As asked."),

@@ -56,6 +56,8 @@ export interface ResponseFunctionCall {
   call_id: string;
   /** The function's name. */
   name: string;
+  /** The namespace that the function is of, if it is of one. */
+  namespace?: string;
   /** JSON, as the model wrote it. */
   arguments: string;
   /** Whether it is whole. */
@@ -116,6 +118,30 @@ export interface ResponseUsage {
   total_tokens: number;
 }
 
+/** A function that the model may call. */
+export interface ResponseFunctionTool {
+  type: "function";
+  /** The function's name. */
+  name: string;
+  /** What it does. */
+  description: string | null;
+  /** JSON Schema of its arguments. */
+  parameters: Record<string, unknown> | null;
+  /** As asked. */
+  strict: boolean | null;
+}
+
+/** Functions under a common name. */
+export interface ResponseNamespaceTool {
+  type: "namespace";
+  /** The name that its functions have in common. */
+  name: string;
+  /** What they are for. */
+  description: string | null;
+  /** Its functions. */
+  tools: ResponseFunctionTool[];
+}
+
 /** What the model answered, and what it was asked. */
 export interface ModelResponse {
   /** `resp_` and random characters. */
@@ -171,18 +197,8 @@ export interface ModelResponse {
   parallel_tool_calls: boolean;
   /** As asked. */
   tool_choice: string | { [choiceField: string]: unknown };
-  /** As asked. */
-  tools: {
-    type: "function";
-    /** The function's name. */
-    name: string;
-    /** What it does. */
-    description: string | null;
-    /** JSON Schema of its arguments. */
-    parameters: Record<string, unknown> | null;
-    /** As asked. */
-    strict: boolean | null;
-  }[];
+  /** As asked, without what is left out. */
+  tools: (ResponseFunctionTool | ResponseNamespaceTool)[];
   /** As asked. */
   text: {
     /** As asked. */
@@ -233,6 +249,8 @@ export interface ResponseInputItemParam {
   call_id?: string | null;
   /** Of a call: the function's name. */
   name?: string | null;
+  /** Of a call: the namespace that the function is of, if it is of one. */
+  namespace?: string | null;
   /** Of a call: JSON. */
   arguments?: string | null;
   /** Of a function_call_output: what the function gave, as text or as parts of the type input_text. */
@@ -245,11 +263,14 @@ export interface ResponseInputItemParam {
   [itemField: string]: unknown;
 }
 
-/** A function that the model may call. */
+/** A function that the model may call, or several under a common name. */
 export interface ResponseToolParam {
-  /** "function"; all others (web_search, file_search, mcp, ...) are refused. */
+  /**
+   * "function" or "namespace"; "web_search" is left out beside these. All others (file_search, mcp, custom, ...) are
+   * refused.
+   */
   type: string;
-  /** The function's name. Not empty. */
+  /** The function's name; of a namespace its own. Not empty. */
   name?: string | null;
   /** What it does, for the model. */
   description?: string | null;
@@ -257,6 +278,21 @@ export interface ResponseToolParam {
   parameters?: Record<string, unknown> | null;
   /** Whether a call that is forced follows the schema exactly, so that objects are closed. */
   strict?: boolean | null;
+  /** Of a namespace: its functions, which the model sees as `namespace__name`. At most 4096 entries. */
+  tools?:
+    | readonly {
+        /** "function". */
+        type: string;
+        /** The function's name; of a namespace its own. Not empty. */
+        name?: string | null;
+        /** What it does, for the model. */
+        description?: string | null;
+        /** JSON Schema of its arguments. Default: none, or any. */
+        parameters?: Record<string, unknown> | null;
+        /** Whether a call that is forced follows the schema exactly, so that objects are closed. */
+        strict?: boolean | null;
+      }[]
+    | null;
   /** Further fields. */
   [toolField: string]: unknown;
 }

@@ -265,6 +265,57 @@ describe("a response", () => {
     await refusal(last, "tools.1.parameters.properties.a.pattern");
   });
 
+  it("takes functions under a common name, and leaves out tools of the service beside them, as Codex sends them", async () => {
+    const search = { type: "web_search", external_web_access: false };
+    const parameters = { type: "object", properties: { city: { const: "Oslo" } }, required: ["city"] };
+    const named = { type: "function", name: "weather", description: "Weather.", parameters, strict: true };
+    const namespace = { type: "namespace", name: "city", description: "Of cities.", tools: [named] };
+    const given = [search, tools[1], namespace];
+    const body = { input: "x", tools: given, tool_choice: { type: "function", name: "city__weather" } };
+    const called = {
+      type: "function_call",
+      name: "weather",
+      namespace: "city",
+      arguments: expect.stringMatching(/^\{\s*"city":\s*"Oslo"\s*\}$/),
+    };
+    const whole = await ask(body);
+    expect(whole.output).toMatchObject([{ type: "reasoning" }, called]);
+    expect(whole.tools).toMatchObject([{ type: "function", name: "time" }, namespace]);
+    const all = await events({ ...body, store: true });
+    expect(last(all).output).toMatchObject([{ type: "reasoning" }, called]);
+    expect(all).toContainEqual(
+      expect.objectContaining({ type: "response.function_call_arguments.done", name: "weather" }),
+    );
+    const again = await served.request("GET", `/v1/responses/${last(all).id}?stream=true`);
+    expect(last(followsTheProtocol(await again.text())).output).toMatchObject([{ type: "reasoning" }, called]);
+    const plainOne = await ask({ ...body, tool_choice: { type: "function", name: "time" } });
+    expect(plainOne.output.at(-1)).toMatchObject({ type: "function_call", name: "time" });
+    expect(plainOne.output.at(-1)).not.toHaveProperty("namespace");
+
+    // The model sees its call under the name that it called.
+    const call = whole.output.at(-1) as { call_id: string; arguments: string };
+    const result = { type: "function_call_output", call_id: call.call_id, output: "cold" };
+    const asChat = await served.chat({
+      model: "demo",
+      messages: [
+        { role: "user", content: "x" },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: "c", type: "function", function: { name: "city__weather", arguments: call.arguments } }],
+        },
+        { role: "tool", tool_call_id: "c", content: "cold" },
+      ],
+    });
+    const next = await ask({ input: [{ role: "user", content: "x" }, call, result] });
+    expect(next.usage!.input_tokens).toBe(asChat.usage.prompt_tokens);
+    await refusal({ input: "x", tools: [{ ...namespace, name: undefined }] }, "tools.0.name");
+    const within = { ...namespace, tools: [{ type: "custom", name: "f" }] };
+    await refusal({ input: "x", tools: [tools[0], within] }, "tools.1.tools.0.type");
+    await refusal({ input: "x", tools: [tools[0], { type: "custom", name: "f" }] }, "tools.1.type");
+    await refusal({ input: "x", tools: [search] }, "tools.0.type");
+  });
+
   it("says why it is not whole", async () => {
     const cut = await ask({ input: "loop", max_output_tokens: 5 });
     expect(cut).toMatchObject({

@@ -2,7 +2,12 @@
 
 import { relocatedFault } from "../../relocatedFault.js";
 import { samplingNumbers } from "../../samplingNumbers.js";
-import type { ResponseRequest } from "../../schemas/responses.js";
+import {
+  namespacedName,
+  type OfferedFunction,
+  offeredFunctions,
+  type ResponseRequest,
+} from "../../schemas/responses.js";
 import type { PlacedItem } from "./inputItems.js";
 
 interface AssistantMessage {
@@ -54,7 +59,8 @@ export function conversationOf(instructions: string | undefined, items: readonly
         break;
       }
       case "function_call": {
-        const { call_id: id, name, arguments: text } = item;
+        const { call_id: id, arguments: text } = item;
+        const name = namespacedName(item.namespace, item.name);
         const message = assistant(place);
         message.tool_calls ??= [];
         message.tool_calls.push({ id, type: "function", function: { name, arguments: text } });
@@ -118,16 +124,16 @@ function responseFormat(format: NonNullable<ResponseRequest["text"]>["format"]):
   return type === "json_schema" ? { type, json_schema: { name, schema, strict } } : { type };
 }
 
-/** The functions that the model is shown, and the place of each among `tools`. */
-function offered({ tools, tool_choice: choice }: ResponseRequest) {
-  const all = (tools ?? []).map((tool, place) => ({ tool, place }));
+/** The functions that the model is shown. */
+function offered({ tools, tool_choice: choice }: ResponseRequest): OfferedFunction[] {
+  const all = offeredFunctions(tools);
   if (typeof choice !== "object" || choice.type !== "allowed_tools") return all;
-  return all.filter(({ tool }) => choice.tools.some(({ name }) => name === tool.name));
+  return all.filter((one) => choice.tools.some(({ name }) => name === one.name));
 }
 
 function toolParams(request: ResponseRequest): Record<string, unknown> {
   const choice = request.tool_choice;
-  const tools = offered(request).map(({ tool: { name, description, parameters, strict } }) => ({
+  const tools = offered(request).map(({ name, definition: { description, parameters, strict } }) => ({
     type: "function",
     function: {
       name,
@@ -168,7 +174,7 @@ function renamed(path: string[], request: ResponseRequest, places: readonly (str
   if (head === "reasoning_effort") return ["reasoning", "effort"];
   if (head === "response_format") return ["text", "format", ...(second === "json_schema" ? rest : path.slice(1))];
   if (head === "tools" && rest[0] === "function") {
-    return [head, String(offered(request)[Number(second)]!.place), ...rest.slice(1)];
+    return [head, ...offered(request)[Number(second)]!.place, ...rest.slice(1)];
   }
   if (head === "tool_choice" && second === "function") return [head, ...rest];
   return path;

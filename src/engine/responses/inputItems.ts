@@ -82,6 +82,7 @@ function itemOf(given: Given, place: string): ResponseItem {
         id: id("fc"),
         call_id: text("call_id"),
         name: text("name"),
+        ...(given.namespace == null ? {} : { namespace: given.namespace }),
         arguments: text("arguments"),
         status,
       };

@@ -5,7 +5,7 @@ import { stringifyAsync } from "../../jsonPieces.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { Store } from "../../store/store.js";
 import type { ChatCompletion, ChatCompletionChunk, CompletionUsage, FinishReason } from "../../types/chat.js";
-import type { ModelResponse, ResponseStreamEvent, ResponseUsage } from "../../types/responses.js";
+import type { ModelResponse, ResponseFunctionTool, ResponseStreamEvent, ResponseUsage } from "../../types/responses.js";
 import { createChatCompletion } from "../chat/createChatCompletion.js";
 import type { ChatCall, ChatHost } from "../chat/host.js";
 import { OrderedStream } from "../chat/orderedStream.js";
@@ -228,13 +228,12 @@ function emptyResponse(request: ResponseRequest): ModelResponse {
     max_tool_calls: request.max_tool_calls ?? null,
     parallel_tool_calls: request.parallel_tool_calls,
     tool_choice: request.tool_choice ?? "auto",
-    tools: (tools ?? []).map(({ name, description, parameters, strict }) => ({
-      type: "function",
-      name: name!,
-      description: description ?? null,
-      parameters: parameters == null ? null : (plainJson(parameters) as Record<string, unknown>),
-      strict: strict ?? null,
-    })),
+    tools: (tools ?? []).flatMap((tool): ModelResponse["tools"] => {
+      const { type, name, description, tools: within } = tool;
+      if (type === "function") return [shownFunction(tool)];
+      if (type !== "namespace") return [];
+      return [{ type, name: name!, description: description ?? null, tools: (within ?? []).map(shownFunction) }];
+    }),
     text: {
       format: plainJson(text?.format ?? { type: "text" }) as Record<string, unknown>,
       ...(text?.verbosity == null ? {} : { verbosity: text.verbosity }),
@@ -250,6 +249,21 @@ function emptyResponse(request: ResponseRequest): ModelResponse {
     prompt_cache_key: request.prompt_cache_key ?? null,
     service_tier: "default",
     access_programs: null,
+  };
+}
+
+type GivenFunction = Pick<
+  NonNullable<ResponseRequest["tools"]>[number],
+  "name" | "description" | "parameters" | "strict"
+>;
+
+function shownFunction({ name, description, parameters, strict }: GivenFunction): ResponseFunctionTool {
+  return {
+    type: "function",
+    name: name!,
+    description: description ?? null,
+    parameters: parameters == null ? null : (plainJson(parameters) as Record<string, unknown>),
+    strict: strict ?? null,
   };
 }
 

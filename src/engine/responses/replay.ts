@@ -1,5 +1,6 @@
 // The events of a response that has ended, as few as tell it.
 
+import { namespacedName } from "../../schemas/responses.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import { ResponseWriter } from "./responseWriter.js";
 
@@ -22,7 +23,8 @@ export function replay(response: ModelResponse, startingAfter: number | null): R
     } else if (item.type === "message") {
       for (const { text, logprobs } of item.content) writer.say(text, logprobs);
     } else {
-      const { call_id: id, name, arguments: text } = item;
+      const { call_id: id, arguments: text } = item;
+      const name = namespacedName(item.namespace, item.name);
       writer.callFunction({ index, id, type: "function", function: { name, arguments: text } });
     }
   }

@@ -1,6 +1,7 @@
 // A response as it is made: what comes of the model becomes items, and events that tell of them.
 
 import { isJson } from "../../json.js";
+import { namespacedName } from "../../schemas/responses.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type {
   ModelResponse,
@@ -116,7 +117,7 @@ export class ResponseWriter {
         type: "function_call",
         id: this.id("fc"),
         call_id: id ?? newId("call"),
-        name: name ?? "",
+        ...this.ownName(name ?? ""),
         arguments: "",
         status: "in_progress",
       });
@@ -124,6 +125,18 @@ export class ResponseWriter {
     if (!text) return;
     item.arguments += text;
     this.tell({ type: "response.function_call_arguments.delta", ...this.place(item), delta: text });
+  }
+
+  /** Of the function that the model sees as `name`. */
+  private ownName(name: string): Pick<ResponseFunctionCall, "name" | "namespace"> {
+    const { tools } = this.response;
+    if (tools.some((tool) => tool.type === "function" && tool.name === name)) return { name };
+    for (const tool of tools) {
+      if (tool.type !== "namespace") continue;
+      const called = tool.tools.find((one) => namespacedName(tool.name, one.name) === name);
+      if (called !== undefined) return { name: called.name, namespace: tool.name };
+    }
+    return { name };
   }
 
   /** `incomplete`: why the response is not whole; null: it is. */
