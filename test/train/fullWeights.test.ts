@@ -71,6 +71,20 @@ describe("a session of all weights", () => {
     await expect(answer(engine, saved.base_model)).rejects.toMatchObject({ code: "model_not_found" });
   });
 
+  it("saves weights on which no model is made while they are deleted", async () => {
+    await using engine = await Engine.open({ home });
+    const session = await engine.training.open(await newModel(engine), { weights: "full" });
+    const { base_model } = await session.saveState();
+    await session.close();
+    const making = engine.models.create({ project: "p", name: "on-it", base_model });
+    const refused = expect(making).rejects.toMatchObject({ code: "base_model_changed", param: "base_model" });
+    // While step 0 is written.
+    while (readdirSync(join(home, "temporary")).length === 0) await new Promise(setImmediate);
+    await engine.baseModels.delete(base_model);
+    await refused;
+    expect((await engine.models.list()).data.map(({ id }) => id)).not.toContain("local/p/on-it");
+  });
+
   it("learns, samples the live weights, and saves what is served with the same bits, then and after reopening", async () => {
     let live: Choice;
     let saved: SavedWeights;

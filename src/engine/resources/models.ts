@@ -114,7 +114,7 @@ export class Models implements ModelsResource {
     writeStepZero: (base: BaseModel, folder: string) => Promise<void>,
   ): Promise<Model> {
     options?.signal?.throwIfAborted();
-    const { store, bases } = this.#core;
+    const { store, bases, loaded } = this.#core;
     const { project, name, base_model } = params;
     const entity = params.entity ?? this.#view.caller.entity;
     checkEntity(this.#view.caller, entity);
@@ -153,7 +153,11 @@ export class Models implements ModelsResource {
     }
 
     const id = randomUUID();
-    const release = await folders.acquire(options?.signal);
+    const unpin = loaded.pin(base);
+    const release = await folders.acquire(options?.signal).catch((error: unknown) => {
+      unpin();
+      throw error;
+    });
     let folder: string | null = null;
     let registered = false;
     try {
@@ -165,6 +169,16 @@ export class Models implements ModelsResource {
       // Somebody may have taken the name while the adapter was written.
       const late = taken();
       if (late) return await describeModel(this.#core, late);
+      if (bases.get(base_model) !== base) {
+        throw new ConflictError(
+          `"${base_model}" does not stand any more for the weights that the model was to be made on`,
+          {
+            code: "base_model_changed",
+            param: "base_model",
+            hint: "try again",
+          },
+        );
+      }
       const model = store.transaction(() => {
         const optimizer = optimizerSettings(params);
         const record = store.models.create({ id, entity, project, name, baseModel: base_model, optimizer });
@@ -176,6 +190,7 @@ export class Models implements ModelsResource {
       return await describeModel(this.#core, model);
     } finally {
       release();
+      unpin();
       if (folder !== null) store.files.remove(folder);
       if (!registered) store.files.remove(store.files.modelFolder(id));
     }
