@@ -43,6 +43,8 @@ const DEFAULT_BETA = 0.1;
 export interface SessionHost extends WeightsHost {
   /** Answers a completion with one version of the model's adapter. */
   complete: CompleteWith;
+  /** Keeps the model's base in memory, whatever is deleted meanwhile. */
+  pinBase(): Release;
 }
 
 /** Waits for the model's place and opens its latest checkpoint. Rejects with the signal's reason. */
@@ -70,7 +72,12 @@ export async function openTrainingSession(
   checkSessionOptions(options);
   const { objective = "rl", weights = "adapter", signal } = options;
   const id = randomUUID();
-  const release = await runner.lease(modelId, signal, id);
+  const leave = await runner.lease(modelId, signal, id);
+  const unpin = engine.pinBase();
+  const release = () => {
+    unpin();
+    leave();
+  };
   let opened: SessionWeights<unknown> | null = null;
   const open = <Saved>(weights: SessionWeights<Saved>) => {
     opened = weights;

@@ -71,6 +71,19 @@ describe("a session of all weights", () => {
     await expect(answer(engine, saved.base_model)).rejects.toMatchObject({ code: "model_not_found" });
   });
 
+  it("saves weights that a session on them trains to its end when its model and they are deleted meanwhile", async () => {
+    await using engine = await Engine.open({ home });
+    const first = await engine.training.open(await newModel(engine), { weights: "full" });
+    const { base_model } = await first.saveState();
+    await first.close();
+    const other = await engine.models.create({ project: "p", name: "on-it", base_model });
+    await using session = await engine.training.open(other);
+    const told = await session.logprobs(rows);
+    await engine.models.delete(other.id);
+    await engine.baseModels.delete(base_model);
+    expect(await session.logprobs(rows)).toEqual(told);
+  });
+
   it("saves weights on which no model is made while they are deleted", async () => {
     await using engine = await Engine.open({ home });
     const session = await engine.training.open(await newModel(engine), { weights: "full" });

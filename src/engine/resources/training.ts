@@ -45,6 +45,7 @@ export class Training {
           const trained = { modelId: record.id, name, entity, project, step, servedName: servedName(record) };
           return complete({ base, trained, adapter }, params, signal);
         },
+        pinBase: () => core.loaded.pin(base),
         baseOf: () => base,
         async loadCopy(_, folder, use) {
           const copy = await core.savedModels.loadCopy(base, folder, use);
