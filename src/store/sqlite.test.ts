@@ -3,8 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import Database from "better-sqlite3";
 import { build } from "esbuild";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { endsWhenCollected, keepingObjects } from "./sqlite.js";
 
 let folder: string;
 beforeEach(() => {
@@ -71,4 +73,30 @@ it("does not load a binary that is for a later Node", async () => {
   const error = await failure({ manifest, program: "process.abort();" });
   expect(error.code).toBe("sqlite_missing");
   expect(error.message).toContain(`better-sqlite3 99.0.0 needs Node 99 or later; this is ${process.version}`);
+});
+
+it("keeps every object whose collection would end the process, and makes none anew for a pragma", async () => {
+  const kept: unknown[] = [];
+  const database = new (keepingObjects(Database, kept))(join(folder, "a.db"), {});
+  expect(database).toBeInstanceOf(Database);
+  database.exec("CREATE TABLE t (n); INSERT INTO t VALUES (3)");
+  const statement = database.prepare("SELECT n FROM t").pluck();
+  expect(kept).toContain(statement);
+  database.pragma("user_version = 7");
+  const before = kept.length;
+  for (let i = 0; i < 3; i++) expect(database.pragma("user_version", { simple: true })).toBe(7);
+  expect(kept.length).toBe(before + 1);
+  database.transaction(() => database.exec("UPDATE t SET n = n + 1"))();
+  expect(statement.get()).toBe(4);
+  const made = kept.length;
+  await database.backup(join(folder, "b.db"));
+  expect(kept.length).toBe(made + 1);
+  database.close();
+  expect(() => statement.get()).toThrow("not open");
+});
+
+it("knows which versions end the process", () => {
+  expect(endsWhenCollected({ version: "12.11.1" }, "24.19.0")).toBe(true);
+  expect(endsWhenCollected({ version: "12.11.1" }, "22.23.0")).toBe(false);
+  expect(endsWhenCollected({ version: "13.2.0" }, "24.19.0")).toBe(false);
 });

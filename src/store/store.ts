@@ -223,6 +223,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   };
 
   const models = modelTable(database);
+  const countModels = database.prepare("SELECT COUNT(*) FROM models");
   const checkpoints = checkpointTable(database);
   const jobs = jobTable(database);
   const events = eventTable(database, runAfterCommit);
@@ -340,7 +341,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`);
       return readFileSync(file, "utf8").trim();
     },
-    check: () => void database.prepare("SELECT COUNT(*) FROM models").get(),
+    check: () => void countModels.get(),
     setAddress: (address) => lock.setAddress(address),
     close() {
       if (!database.open) return;
