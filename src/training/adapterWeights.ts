@@ -25,11 +25,7 @@ export async function openAdapterWeights(
   const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
   const state = await whileModelIsThere(store, modelId, reading);
   const { spec } = state;
-  const { trainer, release } = await openTrainer(host, base, state, objective);
-  const close = () => {
-    trainer.close();
-    release();
-  };
+  const { trainer, close } = await openTrainer(host, base, state, objective);
   const initialVersion = await trainer.publish().catch((error: unknown) => {
     close();
     throw error;

@@ -7,7 +7,6 @@ import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
-import type { Release } from "../semaphore.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
@@ -67,7 +66,7 @@ const OPTIMIZER_FILE = "optimizer.safetensors";
 export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
 
 /**
- * A trainer that goes on from `state`; moments of another objective are left behind. `release` is called when it has been closed.
+ * A trainer that goes on from `state`; moments of another objective are left behind. `close` ends it, and gives back its memory.
  * @throws InsufficientMemoryError before memory is taken.
  */
 export async function openTrainer(
@@ -75,10 +74,15 @@ export async function openTrainer(
   { device }: Pick<TrainingBase, "device">,
   state: AdapterState,
   objective: Objective,
-): Promise<{ trainer: Trainer; release: Release }> {
+): Promise<{ trainer: Trainer; close(): void }> {
   const release = host.holdAdapter(device.adapterTrainingBytes(state.spec));
   try {
-    return { trainer: await restoreTrainer(device, state, objective), release };
+    const trainer = await restoreTrainer(device, state, objective);
+    const close = () => {
+      trainer.close();
+      release();
+    };
+    return { trainer, close };
   } catch (error) {
     release();
     throw error;

@@ -45,7 +45,7 @@ export async function estimateRequest(
     try {
       const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
       const state = await whileModelIsThere(store, modelId, reading);
-      const { trainer, release: releaseMemory } = await openTrainer(host, base, state, recipe.objective);
+      const { trainer, close } = await openTrainer(host, base, state, recipe.objective);
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };
         const learner = new Learner(trainer, optimizersOf(host, modelId)[recipe.objective], limits);
@@ -53,8 +53,7 @@ export async function estimateRequest(
         const estimate = await estimateJob(recipe, base, trainer, learner, limits, { keepsSteps });
         return { steps: recipe.steps, ...estimate, warnings: recipe.started.warnings };
       } finally {
-        trainer.close();
-        releaseMemory();
+        close();
       }
     } finally {
       recipe.close();

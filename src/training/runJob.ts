@@ -5,7 +5,6 @@ import { readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { NotFoundError } from "../errors.js";
 import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
-import type { Release } from "../semaphore.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
 import type { TrainingEstimate } from "../types/training.js";
@@ -78,12 +77,11 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {
     signal.throwIfAborted();
-    const { spec, trainer, release } = await goOn(host, job, state, base, recipe.objective);
+    const { spec, trainer, close } = await goOn(host, job, state, base, recipe.objective);
     try {
       await makeSteps({ host, job, request, state, base, recipe, spec, trainer }, signal);
     } finally {
-      trainer.close();
-      release();
+      close();
     }
   } finally {
     recipe.close();
@@ -97,12 +95,11 @@ async function goOn(
   { from, done }: JobState,
   base: TrainingBase,
   objective: Objective,
-): Promise<Pick<Run, "spec" | "trainer"> & { release: Release }> {
+): Promise<Pick<Run, "spec" | "trainer"> & { close(): void }> {
   const parent = await readCheckpoint(host.store.files.checkpointFolder(job.modelId, from), base);
   const { spec } = parent;
   const weights = done > 0 ? await readStateFile(statePath(host, job.id, done), spec) : parent;
-  const { trainer, release } = await openTrainer(host, base, weights, objective);
-  return { spec, trainer, release };
+  return { spec, ...(await openTrainer(host, base, weights, objective)) };
 }
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
