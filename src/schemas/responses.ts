@@ -287,9 +287,6 @@ type Tool = z.output<typeof tool>;
 /** A function as the model sees it, and where among `tools` it is. */
 export interface OfferedFunction {
   name: string;
-  /** Its own name and that of its namespace; null: it is of none. */
-  ownName: string;
-  namespace: string | null;
   definition: Pick<Tool, "description" | "parameters" | "strict">;
   place: string[];
 }
@@ -302,12 +299,11 @@ export function offeredFunctions(tools: readonly Tool[] | undefined): OfferedFun
   for (const [i, one] of (tools ?? []).entries()) {
     const place = [String(i)];
     if (one.type === "function") {
-      offered.push({ name: one.name!, ownName: one.name!, namespace: null, definition: one, place });
+      offered.push({ name: one.name!, definition: one, place });
     } else if (one.type === "namespace") {
       for (const [j, definition] of (one.tools ?? []).entries()) {
-        const [namespace, ownName] = [one.name!, definition.name!];
-        const name = namespacedName(namespace, ownName);
-        offered.push({ name, ownName, namespace, definition, place: [...place, "tools", String(j)] });
+        const name = namespacedName(one.name, definition.name!);
+        offered.push({ name, definition, place: [...place, "tools", String(j)] });
       }
     }
   }
