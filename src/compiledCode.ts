@@ -23,10 +23,11 @@ import { builtFile, packageRequire } from "./packageFiles.js";
 import { compiledCodeFolder } from "./userFolder.js";
 
 type Exports = Record<string, unknown>;
-type Wrapped = (require: (id: string) => unknown, load: (id: string) => Promise<unknown>, module: Module) => void;
-interface Module {
-  exports: Exports;
-}
+type Wrapped = (
+  require: (id: string) => unknown,
+  load: (id: string) => Promise<unknown>,
+  provide: (exports: Exports) => void,
+) => void;
 
 /** Compiled code is made when most of what a start runs has run, in milliseconds after the script has. */
 const KEEP_AFTER = 5000;
@@ -35,7 +36,7 @@ const MAX_AGE = 90 * 24 * 3600 * 1000;
 const HASH_BYTES = 32;
 
 /**
- * Runs a script of the package, which is a function in the form of CommonJS, and gives what it exports. `modules`: what it requires
+ * Runs a script of the package, which is a function in the form of CommonJS but for its exports, and gives what it provides. `modules`: what it requires
  * beside Node's own; `imports`: what it imports later.
  */
 export function runScript(
@@ -43,14 +44,15 @@ export function runScript(
   modules: Record<string, unknown>,
   imports: Record<string, () => Promise<unknown>>,
 ): Exports {
-  const file = fileURLToPath(builtFile(name));
-  const module: Module = { exports: {} };
-  compiled(file)(
+  let exports: Exports = {};
+  compiled(fileURLToPath(builtFile(name)))(
     (id) => modules[id] ?? packageRequire(id),
     (id) => imports[id]!(),
-    module,
+    (provided) => {
+      exports = provided;
+    },
   );
-  return module.exports;
+  return exports;
 }
 
 function compiled(file: string): Wrapped {

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
 import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
 import { anyValue, list, looseObject, map } from "./limited.js";
+import { offeredFunctions } from "./offeredFunctions.js";
 import { page } from "./pages.js";
 
 /** Pairs of `metadata`, and characters of a key and a value. */
@@ -283,32 +284,6 @@ export const responseCreateKinds = [
 ];
 
 type Tool = z.output<typeof tool>;
-
-/** A function as the model sees it, and where among `tools` it is. */
-export interface OfferedFunction {
-  name: string;
-  definition: Pick<Tool, "description" | "parameters" | "strict">;
-  place: string[];
-}
-
-export const namespacedName = (namespace: string | null | undefined, name: string): string =>
-  namespace == null ? name : `${namespace}__${name}`;
-
-export function offeredFunctions(tools: readonly Tool[] | undefined): OfferedFunction[] {
-  const offered: OfferedFunction[] = [];
-  for (const [i, one] of (tools ?? []).entries()) {
-    const place = [String(i)];
-    if (one.type === "function") {
-      offered.push({ name: one.name!, definition: one, place });
-    } else if (one.type === "namespace") {
-      for (const [j, definition] of (one.tools ?? []).entries()) {
-        const name = namespacedName(one.name, definition.name!);
-        offered.push({ name, definition, place: [...place, "tools", String(j)] });
-      }
-    }
-  }
-  return offered;
-}
 
 /** Of every name and date: what agents offer beside their functions without being asked, and work without. */
 const WEB_SEARCH = /^web_search/;

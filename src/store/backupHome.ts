@@ -21,13 +21,7 @@ const MAX_COPIED_TWICE = 4;
 /** Of the database, while jobs make steps faster than their files are copied. */
 const MAX_ATTEMPTS = 50;
 
-/**
- * Copies a home to `target`, a new folder, which is a home of its own: the database as it is at one moment, and the files of
- * everything that is in it. Works beside an engine that has the home open; jobs go on from there in either. What is in
- * quarantine is left out.
- * @throws NotFoundError when there is no home; ConflictError when `target` is there already and not empty; ValidationError when
- * it lies in the home or cannot be made; DiskFullError.
- */
+/** See homes.ts. */
 export const backupHome = throwingDiskFull(async (home: string, target: string): Promise<HomeBackup> => {
   const source = await wholePath(home);
   const folder = await wholePath(target);

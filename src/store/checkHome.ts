@@ -10,12 +10,7 @@ import { quarantined, unknownPaths, wasCutOff } from "./sweep.js";
 /** In which what is being written gets its row, in milliseconds. */
 const WRITTEN_WITHIN = 1000;
 
-/**
- * Compares a home with its database: the database's own consistency, every checkpoint's files and their checksums, the folders
- * of artifacts and jobs, and what the database does not know. Changes nothing, and works beside an engine that has the home
- * open. It reads every file, the database in one go.
- * @throws NotFoundError when there is no home; UnavailableError when its database cannot be read at all.
- */
+/** See homes.ts. */
 export async function checkHome(home: string): Promise<HomeReport> {
   const folder = resolve(home);
   const database = openForReading(folder);

@@ -5,11 +5,13 @@ import { UnavailableError } from "../errors.js";
 import { packageRequire } from "../packageFiles.js";
 
 let Sqlite: typeof Database | undefined;
+/** undefined: it finds its binary itself. */
+let nativeBinding: string | undefined;
 
 /** @throws UnavailableError `sqlite_missing` where SQLite itself cannot be loaded; SqliteError for the file. */
 export function openDatabase(file: string, options: Database.Options = {}): Database.Database {
   Sqlite ??= loadSqlite();
-  return new Sqlite(file, options);
+  return new Sqlite(file, { ...options, ...(nativeBinding && { nativeBinding }) });
 }
 
 function loadSqlite(): typeof Database {
@@ -18,8 +20,9 @@ function loadSqlite(): typeof Database {
     checkNode(manifest);
     const installed = packageRequire("better-sqlite3") as typeof Database;
     const loaded = endsWhenCollected(manifest, process.versions.node) ? keepingObjects(installed) : installed;
-    // Its binary is loaded by the first database.
-    new loaded(":memory:").close();
+    nativeBinding = builtBinding();
+    // Without that its binary is loaded by the first database.
+    if (!nativeBinding) new loaded(":memory:").close();
     return loaded;
   } catch (cause) {
     const reason = (cause as Error).message.split("\n")[0]!;
@@ -31,6 +34,15 @@ function loadSqlite(): typeof Database {
           : "install the package better-sqlite3 again, for this platform and version of Node",
       cause,
     });
+  }
+}
+
+/** Its binary where an installation puts it, which it would look for at length. */
+function builtBinding(): string | undefined {
+  try {
+    return packageRequire("better-sqlite3/build/Release/better_sqlite3.node") as string;
+  } catch {
+    return undefined;
   }
 }
 

@@ -2,12 +2,8 @@
 
 import { relocatedFault } from "../../relocatedFault.js";
 import { samplingNumbers } from "../../samplingNumbers.js";
-import {
-  namespacedName,
-  type OfferedFunction,
-  offeredFunctions,
-  type ResponseRequest,
-} from "../../schemas/responses.js";
+import { namespacedName, type OfferedFunction, offeredFunctions } from "../../schemas/offeredFunctions.js";
+import type { ResponseRequest } from "../../schemas/responses.js";
 import type { PlacedItem } from "./inputItems.js";
 
 interface AssistantMessage {

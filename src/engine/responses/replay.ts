@@ -1,6 +1,6 @@
 // The events of a response that has ended, as few as tell it.
 
-import { namespacedName } from "../../schemas/responses.js";
+import { namespacedName } from "../../schemas/offeredFunctions.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import { ResponseWriter } from "./responseWriter.js";
 

@@ -1,7 +1,7 @@
 // A response as it is made: what comes of the model becomes items, and events that tell of them.
 
 import { isJson } from "../../json.js";
-import { namespacedName } from "../../schemas/responses.js";
+import { namespacedName } from "../../schemas/offeredFunctions.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type {
   ModelResponse,
