@@ -172,6 +172,13 @@ export const migrations: readonly string[] = [
     path TEXT PRIMARY KEY            -- relative to the home
   ) STRICT, WITHOUT ROWID;
   `,
+  `
+  CREATE TABLE read_weights (        -- of base models, when they were last read from end to end
+    base_model TEXT PRIMARY KEY,
+    stamp TEXT NOT NULL,             -- of their files
+    hash TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];
 
 /**

@@ -84,25 +84,41 @@ export function modelTable(database: Database): ModelTable {
   };
 }
 
-/** What the weights of base models were when this home first saw them. */
+/** What the weights of base models were when this home first saw them, and when they were last read. */
 export interface BaseWeightsTable {
   /** The hash that is kept for a base model; `hash` from now on if there is none yet. */
   recordOnce(id: string, hash: string): string;
-  /** The next opening records the weights that it finds. False: nothing was kept for that model. */
+  /** What weights hashed to whose files had this stamp when they were last read; null: they had another. */
+  lastRead(id: string, stamp: string): string | null;
+  recordReading(id: string, stamp: string, hash: string): void;
+  /** The next opening reads the weights. */
+  forgetReading(id: string): void;
+  /** The next opening reads and records the weights that it finds. False: nothing was kept for that model. */
   forget(id: string): boolean;
 }
 
 export function baseWeightsTable(database: Database): BaseWeightsTable {
-  const insert = database.prepare(
-    "INSERT OR IGNORE INTO base_weights (base_model, hash, recorded_at) VALUES (?, ?, ?)",
-  );
+  const insert = database.prepare("INSERT INTO base_weights (base_model, hash, recorded_at) VALUES (?, ?, ?)");
   const find = database.prepare<[string], string>("SELECT hash FROM base_weights WHERE base_model = ?").pluck();
   const remove = database.prepare("DELETE FROM base_weights WHERE base_model = ?");
+  const read = database
+    .prepare<[string, string], string>("SELECT hash FROM read_weights WHERE base_model = ? AND stamp = ?")
+    .pluck();
+  const setRead = database.prepare("INSERT OR REPLACE INTO read_weights (base_model, stamp, hash) VALUES (?, ?, ?)");
+  const removeRead = database.prepare("DELETE FROM read_weights WHERE base_model = ?");
   return {
     recordOnce(id, hash) {
+      const known = find.get(id);
+      if (known !== undefined) return known;
       insert.run(id, hash, Date.now());
-      return find.get(id)!;
+      return hash;
     },
-    forget: (id) => remove.run(id).changes > 0,
+    lastRead: (id, stamp) => read.get(id, stamp) ?? null,
+    recordReading: (id, stamp, hash) => void setRead.run(id, stamp, hash),
+    forgetReading: (id) => void removeRead.run(id),
+    forget(id) {
+      removeRead.run(id);
+      return remove.run(id).changes > 0;
+    },
   };
 }

@@ -109,8 +109,9 @@ export interface EngineOptions {
   /** The owner's API key for this run, instead of the one kept in the home: printable ASCII without spaces. */
   apiKey?: string;
   /**
-   * Refuse base models whose weights are not those that the home first saw under their names; default false: say so in the
-   * log. Checkpoints are always compared with what was written.
+   * Refuse base models whose weights are not those that the home first saw under their names, and read all of them to know;
+   * default false: say so in the log, soon after opening where their files look as they did when they were last read.
+   * Checkpoints are always compared with what was written.
    */
   verify?: boolean;
   /** How tool calls are read from a model's text; default "auto": from its chat template. */

@@ -1,12 +1,12 @@
 // A folder of ONNX in the layout of transformers.js and optimum: config.json and tokenizer beside model*.onnx, which stand in `onnx` or in
 // the folder itself.
 
-import { createHash } from "node:crypto";
-import { createReadStream, existsSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { isGguf } from "../gguf/ggufFile.js";
+import { type ContentHash, contentHash } from "./contentHash.js";
 import { MODEL_TYPES } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 
@@ -16,8 +16,8 @@ export interface OnnxFolder {
   readonly file: string;
   /** Of the graph and of the weights beside it. */
   readonly bytes: number;
-  /** SHA-256, as hex, of the graph and of the weights beside it. A pass over the files, made once. */
-  hash(): Promise<string>;
+  /** The graph, and the weights beside it. */
+  readonly content: ContentHash;
 }
 
 const FOLDERS = ["onnx", ""];
@@ -61,15 +61,12 @@ export async function openOnnxFolder(folder: string, variant?: string): Promise<
     });
   }
   const files = [file, ...(await dataFiles(file))];
-  let hash: Promise<string> | undefined;
+  const sizes = await Promise.all(files.map(async (one) => (await stat(one)).size));
   return {
     config,
     file,
-    bytes: (await Promise.all(files.map((one) => stat(one)))).reduce((sum, { size }) => sum + size, 0),
-    hash() {
-      hash ??= hashFiles(files);
-      return hash;
-    },
+    bytes: sizes.reduce((sum, size) => sum + size, 0),
+    content: contentHash(files.map((one, i) => ({ text: "", file: one, offset: 0, bytes: sizes[i]! }))),
   };
 }
 
@@ -95,10 +92,4 @@ async function dataFiles(file: string): Promise<string[]> {
     .filter((entry) => entry.startsWith(`${name}_data`) || entry === `${name}.data`)
     .sort()
     .map((entry) => join(folder, entry));
-}
-
-async function hashFiles(files: readonly string[]): Promise<string> {
-  const hash = createHash("sha256");
-  for (const file of files) for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
-  return hash.digest("hex");
 }

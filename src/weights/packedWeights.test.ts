@@ -147,7 +147,7 @@ describe("a packed matrix", () => {
 
   it("is what the model hashes to, with its scales and zero points", async () => {
     copy("gptq", same);
-    const hash = async () => (await openWeightFiles(folder)).hash();
+    const hash = async () => (await openWeightFiles(folder)).content.hash();
     const hashes = [await hash()];
     for (const part of ["qweight", "scales", "qzeros"]) {
       await patch(`${down}.${part}`, (data) => data.writeUInt8(data.readUInt8(0) ^ 1, 0));

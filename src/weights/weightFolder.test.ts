@@ -58,8 +58,8 @@ describe("openWeightFolder", () => {
 
   it("hashes values and configuration, not how files are cut", async () => {
     copy("llama");
-    const { tensors, hash } = await openWeightFolder(folder);
-    const before = await hash();
+    const { tensors, content } = await openWeightFolder(folder);
+    const before = await content.hash();
     expect(before).toMatch(/^[0-9a-f]{64}$/);
     const merged = Buffer.concat(tensors.map((t) => readFileSync(t.file).subarray(t.offset, t.offset + t.bytes)));
     let end = 0;
@@ -73,10 +73,10 @@ describe("openWeightFolder", () => {
     const size = Buffer.alloc(8);
     size.writeBigUInt64LE(BigInt(text.length));
     writeFileSync(join(folder, "model.safetensors"), Buffer.concat([size, text, merged]));
-    expect(await (await openWeightFolder(folder)).hash()).toBe(before);
+    expect(await (await openWeightFolder(folder)).content.hash()).toBe(before);
     merged[5]! ^= 1;
     writeFileSync(join(folder, "model.safetensors"), Buffer.concat([size, text, merged]));
-    expect(await (await openWeightFolder(folder)).hash()).not.toBe(before);
+    expect(await (await openWeightFolder(folder)).content.hash()).not.toBe(before);
   });
 
   it("ignores rotary tables and the copy of a tied head, but no head of another kind", async () => {
@@ -199,13 +199,13 @@ describe("openWeightFolder", () => {
 
   it("leaves a file that is cut after its header was read to a typed error while loading", async () => {
     copy("qwen3");
-    const { config, tensors, hash } = await openWeightFolder(folder);
+    const { config, tensors, content } = await openWeightFolder(folder);
     const file = join(folder, "model.safetensors");
     const { tensors: stored } = await readSafetensorsHeader(file);
     truncateSync(file, stored.get("model.layers.1.mlp.up_proj.weight")!.offset + 10);
     const load = openRuntime().load({ config, tensors, dtype: "float32", kvPages: 1 });
     await expect(load).rejects.toMatchObject({ name: "ModelFileError", file });
-    await expect(hash()).rejects.toMatchObject({ name: "ModelFileError", file });
+    await expect(content.hash()).rejects.toMatchObject({ name: "ModelFileError", file });
     rmSync(file);
     const again = openRuntime().load({ config, tensors, dtype: "float32", kvPages: 1 });
     await expect(again).rejects.toMatchObject({ name: "ModelFileError", file });

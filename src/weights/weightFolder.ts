@@ -12,6 +12,7 @@ import {
   weightTensors,
 } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
+import type { ContentHash } from "./contentHash.js";
 import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
@@ -21,7 +22,7 @@ import { hasOwnHead } from "./ownHead.js";
 import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
 import { formatsByMatrix } from "./quantizeFormats.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
-import { hashOnce } from "./weightsHash.js";
+import { weightsHash } from "./weightsHash.js";
 
 const SINGLE_FILE = "model.safetensors";
 const INDEX_FILE = "model.safetensors.index.json";
@@ -39,7 +40,7 @@ export interface Weights {
   /** Of a model that also sees, this is the text alone. */
   readonly textOnly: boolean;
   /** See weightsHash.ts. */
-  hash(): Promise<string>;
+  readonly content: ContentHash;
 }
 
 export interface WeightFolder extends Weights {
@@ -57,7 +58,7 @@ export async function openWeightFiles(path: string, quantization?: Quantization)
     throw new ModelFileError(path, "holds quantised weights, which are not quantised again", { param: "quantize" });
   }
   const config = { ...weights.config, quantized: formatsByMatrix(weights.config, quantization) };
-  return { ...weights, config, hash: hashOnce(config, weights.tensors) };
+  return { ...weights, config, content: weightsHash(config, weights.tensors) };
 }
 
 /**
@@ -104,12 +105,12 @@ async function openSafetensors(folder: string): Promise<Weights> {
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
   const config = quantized.length > 0 ? { ...floats, quantized } : floats;
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
-  return { config, tensors, dtype, textOnly: isTower, hash: hashOnce(config, tensors) };
+  return { config, tensors, dtype, textOnly: isTower, content: weightsHash(config, tensors) };
 }
 
 async function openGgufWeights(file: string): Promise<Weights> {
   const { config, tensors, dtype } = await readGgufWeights(file);
-  return { config, tensors, dtype, textOnly: false, hash: hashOnce(config, tensors) };
+  return { config, tensors, dtype, textOnly: false, content: weightsHash(config, tensors) };
 }
 
 /** Models of embeddings are written without what stands around them: their tensors' names begin later. */

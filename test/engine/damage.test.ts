@@ -4,7 +4,8 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import Database from "better-sqlite3";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 
@@ -68,4 +69,33 @@ it("weights of a base model that have changed are told, or refused when asked to
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+});
+
+it("weights whose files look as before are not read to open them, but afterwards: what is damaged is told", async () => {
+  const warnings: string[] = [];
+  const logger = { debug() {}, info() {}, error() {}, warn: (message: string) => void warnings.push(message) };
+  const fingerprint = async (engine: Engine) => {
+    const { system_fingerprint } = await engine.chat.completions.create({ messages, max_tokens: 1 });
+    return system_fingerprint;
+  };
+  const read = await Engine.open({ home, logger });
+  const known = await fingerprint(read);
+  await read.close();
+
+  // As after damage that the file system does not know of: the files look the same, and hash to something else.
+  const database = new Database(join(home, "anneal.db"));
+  for (const table of ["read_weights", "base_weights"]) database.exec(`UPDATE ${table} SET hash = '${"0".repeat(64)}'`);
+  database.close();
+
+  const opened = await Engine.open({ home, logger });
+  expect(await fingerprint(opened)).not.toBe(known);
+  expect(warnings).toEqual([]);
+  await vi.waitFor(() => expect(warnings).toEqual([expect.stringContaining("are damaged")]), { timeout: 60_000 });
+  await opened.close();
+
+  const again = await Engine.open({ home, logger });
+  expect(await fingerprint(again)).toBe(known);
+  expect(warnings).toHaveLength(2);
+  await again.close();
+  await expect(Engine.open({ home, logger, verify: true })).rejects.toMatchObject({ code: "weights_changed" });
 });

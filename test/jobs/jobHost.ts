@@ -16,11 +16,11 @@ import { DEVICE } from "../native/device.js";
 export const modelFolder = fileURLToPath(new URL("../../models/tiny", import.meta.url));
 
 export async function loadTestBase(folder = modelFolder): Promise<TrainingBase> {
-  const { config, tensors, hash } = await openWeightFolder(folder);
+  const { config, tensors, content } = await openWeightFolder(folder);
   const device = await openRuntime({ device: DEVICE }).load({ config, tensors, dtype: "bfloat16", kvPages: 8 });
   return {
     id: "anneal/tiny",
-    hash: await hash(),
+    hash: await content.hash(),
     contextLength: config.maxPositions,
     device,
     tokenizer: await loadTokenizer(folder),

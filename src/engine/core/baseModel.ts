@@ -15,6 +15,7 @@ import {
   TokenizerError,
 } from "../../text/index.js";
 import type { ModelOptions } from "../../types/options.js";
+import type { ContentHash } from "../../weights/contentHash.js";
 import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { diagnostics } from "./diagnostics.js";
@@ -41,6 +42,10 @@ export interface BaseModel {
   readonly embedding: EmbeddingSpec | null;
   /** Of the weights. */
   readonly hash: string;
+  /** What tells their files from others; null: nothing does. */
+  readonly stamp: string | null;
+  /** Hashes them once more, where `hash` is what was read of their files before. */
+  readonly reread: ((signal: AbortSignal) => Promise<string>) | null;
   readonly device: DeviceModel;
   readonly loop: ModelLoop;
   /** When its configuration was last written, Unix seconds. */
@@ -58,6 +63,9 @@ export interface MemoryBudget {
   /** Default: what there is room and use for. */
   maxPages?: number;
 }
+
+/** What the weights of a model hashed to when they were read before; null where their files had another stamp. */
+export type LastRead = (id: string, stamp: string) => string | null;
 
 /** @throws ModelFileError */
 export async function loadText(folder: string): Promise<{ tokenizer: Tokenizer; template: ChatTemplate | null }> {
@@ -106,7 +114,7 @@ export function baseModelId(model: ModelOptions, folder: string, name: string): 
 }
 
 /**
- * Loads a folder onto the device.
+ * Loads a folder onto the device. `lastRead`: weights whose files look as they did then are not read for their hash.
  * @throws ModelFileError naming what is wrong with the folder; InsufficientMemoryError before memory is taken.
  */
 export async function loadBaseModel(
@@ -114,6 +122,7 @@ export async function loadBaseModel(
   model: ModelOptions,
   options: ResolvedOptions,
   budget: MemoryBudget,
+  lastRead: LastRead = () => null,
 ): Promise<BaseModel> {
   const started = performance.now();
   const { folder, name } = await findFolder(model.path);
@@ -138,13 +147,13 @@ export async function loadBaseModel(
     const kvPages =
       model.kvPages ?? Math.min(planPages(id, needs, bytes, limits), budget.maxPages ?? Number.POSITIVE_INFINITY);
     const progressed = (fraction: number) => diagnostics.modelProgress.publish({ id, fraction, bytes: needs.weights });
-    const [device, hash] = await Promise.all([
+    const [device, hashed] = await Promise.all([
       weights.load(
         { kvPages, recurrentStates: planRecurrentStates(needs, bytes, limits) },
         () => gateText(tokenizer, contextLength),
         progressed,
       ),
-      weights.hash(),
+      hashOf(id, weights.content, lastRead),
     ]);
     const loop = new InferenceLoop(device, tokenizer, {
       maxSequences: options.maxSequences,
@@ -179,7 +188,7 @@ export async function loadBaseModel(
       template,
       generationConfig,
       embedding,
-      hash,
+      ...hashed,
       device,
       loop,
       created: Math.floor(mtimeMs / 1000),
@@ -188,6 +197,18 @@ export async function loadBaseModel(
     weights.close();
     throw error;
   }
+}
+
+/** SHA-256 takes as long as loading, and where processors have no instructions for it several times as long. */
+async function hashOf(
+  id: string,
+  content: ContentHash,
+  lastRead: LastRead,
+): Promise<Pick<BaseModel, "hash" | "stamp" | "reread">> {
+  const stamp = await content.stamp();
+  const known = stamp === null ? null : lastRead(id, stamp);
+  if (known === null) return { hash: await content.hash(), stamp, reread: null };
+  return { hash: known, stamp, reread: (signal) => content.hashAtLeisure(signal) };
 }
 
 export async function closeBaseModel({ tokenizer, loop, device }: BaseModel): Promise<void> {

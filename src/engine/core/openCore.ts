@@ -4,7 +4,6 @@ import { setTimeout } from "node:timers/promises";
 import {
   ClosedError,
   InsufficientMemoryError,
-  ModelFileError,
   NotFoundError,
   UnavailableError,
   ValidationError,
@@ -14,7 +13,7 @@ import { once } from "../../semaphore.js";
 import { isKept } from "../../store/homeFolder.js";
 import { readPipelines, writePipelines } from "../../store/pipelineCache.js";
 import type { ModelRecord } from "../../store/records.js";
-import { openStore, type Store } from "../../store/store.js";
+import { openStore } from "../../store/store.js";
 import { loadAdapter } from "../../training/checkpointFiles.js";
 import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocation.js";
 import type { TrainingHost } from "../../training/host.js";
@@ -23,6 +22,7 @@ import type { ModelOptions } from "../../types/options.js";
 import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
 import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import { checkWeights, rereadWeights } from "./checkWeights.js";
 import { chooseDevice, MEMORY_SHARE } from "./chooseDevice.js";
 import type { EngineCore } from "./core.js";
 import { diagnostics } from "./diagnostics.js";
@@ -91,7 +91,13 @@ export async function openCore(
       const share = budget / (others.length - place);
       const base = remote
         ? await (await import("./remoteBase.js")).loadRemoteBase(remote, model, options)
-        : await loadBaseModel(runtime, model, options, { total: budget, share });
+        : await loadBaseModel(
+            runtime,
+            model,
+            options,
+            { total: budget, share },
+            options.verify ? undefined : store.baseWeights.lastRead,
+          );
       if (bases.has(base.id) || encoders.has(base.id)) {
         await closeBaseModel(base);
         throw twice(base.id, index);
@@ -203,6 +209,7 @@ export async function openCore(
       options.logger.warn("folders came back from quarantine", { home: options.home, folders: restored });
     }
     core.runner.start();
+    for (const base of bases.values()) rereadWeights(store, base, options.logger, closing.signal);
     diagnostics.engineOpen.publish({ home: options.home });
     options.logger.info("engine opened", { home: options.home, models: [...bases.keys()] });
 
@@ -240,21 +247,4 @@ function keepPipelines(home: string, device: string, { logger }: ResolvedOptions
   } catch (error) {
     logger.warn("what the GPU's driver made of shaders was not kept", { home, device, error });
   }
-}
-
-/**
- * Compares a base model's weights with those that the home first saw under its name. Without `verify` a difference is only
- * logged.
- * @throws ModelFileError with code "weights_changed"
- */
-function checkWeights(
-  store: Store,
-  base: BaseModel,
-  { verify, logger }: Pick<ResolvedOptions, "verify" | "logger">,
-): void {
-  if (store.baseWeights.recordOnce(base.id, base.hash) === base.hash) return;
-  const problem = `these are not the weights that the home knows as "${base.id}": they were changed, or are damaged`;
-  const hint = `put the files back, or take the new ones with: anneal home accept ${base.id}`;
-  if (verify) throw new ModelFileError(base.folder, problem, { code: "weights_changed", hint });
-  logger.warn(problem, { folder: base.folder, hint });
 }

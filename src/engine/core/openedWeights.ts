@@ -5,6 +5,7 @@ import { InsufficientMemoryError, ModelFileError } from "../../errors.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import { type DeviceModel, type ModelSpec, OnnxDecoder, type Runtime } from "../../runtime/runtime.js";
 import type { ModelOptions } from "../../types/options.js";
+import type { ContentHash } from "../../weights/contentHash.js";
 import { isOnnxFolder, type JsonFields, openOnnxFolder, openWeightFiles } from "../../weights/index.js";
 import type { MemoryNeeds } from "./memoryPlan.js";
 import type { ResolvedOptions } from "./options.js";
@@ -17,7 +18,7 @@ export interface OpenedWeights {
   readonly needs: MemoryNeeds & { largestPiece: number };
   /** What they are computed in. */
   readonly dtype: string;
-  hash(): Promise<string>;
+  readonly content: ContentHash;
   /** Once. `gateText` decides which quantised weights are multiplied with activations as they are. */
   load(
     cache: { kvPages: number; recurrentStates: number },
@@ -63,7 +64,7 @@ export async function openWeights(
     config,
     needs: runtime.memory(config, dtype),
     dtype,
-    hash: () => weights.hash(),
+    content: weights.content,
     load: (cache, gateText, onProgress) =>
       runtime.load({ config, tensors, dtype, ...cache, onProgress, ...(wantsText && { gateText: gateText() }) }),
     close() {},
@@ -95,7 +96,7 @@ async function openOnnx(
   available: number,
 ): Promise<OpenedWeights> {
   const { variant, executionProvider = "cpu" } = { ...options.onnx, ...model.onnx };
-  const { config: whole, file, bytes, hash } = await openOnnxFolder(folder, variant);
+  const { config: whole, file, bytes, content } = await openOnnxFolder(folder, variant);
   if (bytes > available) throw new InsufficientMemoryError(`the graph ${file}`, bytes, available, "models");
   // Of models that see as well, the part that reads and writes.
   const config = whole.object("text_config") ?? whole;
@@ -110,7 +111,7 @@ async function openOnnx(
       config: { vocab, maxPositions },
       needs: { weights: bytes, page: decoder.pageBytes, pageGroups: [0], largestPiece: 0 },
       dtype: executionProvider,
-      hash,
+      content,
       load: ({ kvPages }) => decoder.load(sizes, kvPages),
       close: () => decoder.close(),
     };

@@ -103,6 +103,8 @@ export async function loadRemoteBase(
     generationConfig,
     embedding: null,
     hash: await hashOf(folder),
+    stamp: null,
+    reread: null,
     device,
     loop: new CompletionLoop(device, tokenizer, { contextLength, maxQueue: options.maxQueue }),
     created: Math.floor(mtimeMs / 1000),
@@ -114,7 +116,7 @@ async function hashOf(folder: string): Promise<string> {
   const hasWeights =
     isGguf(folder) ||
     ["model.safetensors", "model.safetensors.index.json"].some((file) => existsSync(join(folder, file)));
-  if (hasWeights) return (await openWeightFiles(folder)).hash();
+  if (hasWeights) return (await openWeightFiles(folder)).content.hash();
   return createHash("sha256")
     .update(await readFile(join(folder, "config.json")))
     .digest("hex");
