@@ -257,7 +257,7 @@ class Backend {
 // Reads rows [row0, row0 + rows) of a named tensor (a vector as one row). Throws when it cannot.
 struct TensorReader {
   std::function<void(const std::string& name, int64_t row0, int64_t rows, float* to)> floats;
-  // How a tensor is stored, and its rows as they are, of a quantised one. Without these all are floats.
+  // How a tensor is stored, and its rows as they are, of bfloat16 or a quantised one. Without these all are floats.
   std::function<model::TensorFormat(const std::string& name)> stored = {};
   std::function<void(const std::string& name, int64_t row0, int64_t rows, uint8_t* to)> blocks = {};
 };

@@ -30,6 +30,21 @@ bool all_finite(const float* values, int64_t n) {
   return found == 0;
 }
 
+// The same of bfloat16, whose denormals become zeros, as rounding to bfloat16 makes them.
+bool flush_finite(uint16_t* words, int64_t n) {
+  uint16_t found = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t exponent = words[i] & 0x7f80;
+    found |= uint16_t(exponent == 0x7f80);
+    words[i] &= exponent ? 0xffff : 0x8000;
+  }
+  return found == 0;
+}
+
+FileError not_finite(const std::string& path, const std::string& name) {
+  return FileError(path, name + " holds values that are not finite numbers");
+}
+
 }  // namespace
 
 WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::ModelSpec& spec) {
@@ -140,7 +155,8 @@ void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, floa
 
 model::TensorFormat WeightFiles::stored(const std::string& name) const {
   const Tensor& from = tensor(name, 0, 0);
-  return from.type == Type::quantized ? from.format : model::TensorFormat::f32;
+  if (from.type == Type::quantized) return from.format;
+  return from.type == Type::bf16 ? model::TensorFormat::bf16 : model::TensorFormat::f32;
 }
 
 void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const {
@@ -152,6 +168,10 @@ void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, ui
     each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
       from.file->read(from.offset + first * bytes, dst + at * bytes, size_t(count * bytes));
     });
+  if (from.type == Type::bf16) {
+    if (!flush_finite(reinterpret_cast<uint16_t*>(dst), rows * from.cols)) throw not_finite(from.path, name);
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i)
     if (!quantization::finite_scales(from.format, dst + i * bytes, from.cols))
       throw FileError(from.path, name + " has scales that are not finite numbers");
@@ -169,7 +189,7 @@ void WeightFiles::read_floats(const Tensor& tensor, const std::string& name, int
       for (int64_t i = 0; i < n; ++i) dst[i] = widen_bf16(staging[size_t(i)]);
     else if (tensor.type == Type::f16)
       for (int64_t i = 0; i < n; ++i) dst[i] = quantization::widen_half(staging[size_t(i)]);
-    if (!all_finite(dst, n)) throw FileError(tensor.path, name + " holds values that are not finite numbers");
+    if (!all_finite(dst, n)) throw not_finite(tensor.path, name);
     at += n, dst += n;
   }
 }

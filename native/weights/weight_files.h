@@ -1,5 +1,5 @@
 // Weights in files: where each tensor of a model lies, and reading rows of it as float32 or as
-// the blocks of its format.
+// they are stored.
 #pragma once
 #include <memory>
 #include <optional>

@@ -50,10 +50,7 @@ void checks_lists() {
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   expect(has(refused([](List list) { list[1].name = "x"; }), "1 names \"x\", which"), "a tensor that is none");
   expect(has(refused([](List list) { list[2].type = "I8"; }), "2 has dtype \"I8\""), "numbers of another kind");
-  expect(has(refused([](List list) {
-               list[0].shape = {4, 6};
-             }),
-             "0 (model.embed_tokens.weight) has another shape"),
+  expect(has(refused([](List list) { list[0].shape = {4, 6}; }), "0 (model.embed_tokens.weight) has another shape"),
          "another shape");
   expect(has(refused([](List list) { list[0].bytes--; }), "0 (model.embed_tokens.weight) has a number of bytes"),
          "too few bytes");
@@ -123,6 +120,27 @@ void reads(const std::string& folder) {
          "half precision");
   expect(rows_of(file_of(folder, std::vector<uint16_t>(24, 0xc040)), "BF16", 5, 1) == std::vector<float>(4, -3),
          "bfloat16");
+}
+
+// As it lies in the file, denormals as zeros of their sign.
+void reads_words(const std::string& folder) {
+  std::vector<uint16_t> words(24, 0xc040);
+  words[8] = 0x0001, words[9] = 0x807f, words[10] = 0x0080, words[11] = 0xff7f;
+  const auto read = [&](int64_t row0, std::vector<uint16_t>& out) {
+    WeightFiles files(tensors_of(file_of(folder, words), "BF16"), small_model());
+    files.open();
+    const std::string name = "model.embed_tokens.weight";
+    expect(files.stored(name) == model::TensorFormat::bf16, "stored as bfloat16");
+    files.blocks(name, row0, 2, reinterpret_cast<uint8_t*>(out.data()));
+  };
+  std::vector<uint16_t> out(8);
+  read(1, out);
+  expect(out == std::vector<uint16_t>{0xc040, 0xc040, 0xc040, 0xc040, 0, 0x8000, 0x0080, 0xff7f}, "words of bfloat16");
+  for (const uint16_t none : {0x7f80, 0xff80, 0x7fc0}) {
+    words[7] = none;
+    expect(fails([&] { read(1, out); }).find("not finite") != std::string::npos, "a word that is no number");
+    expect(fails([&] { read(2, out); }).empty(), "beside words that are");
+  }
 }
 
 // Rows of a head whose rotary pairs stand side by side in the file.
@@ -206,6 +224,7 @@ void reads_packed(const std::string& folder) {
 int main(int, char** argv) {
   checks_lists();
   reads(argv[1]);
+  reads_words(argv[1]);
   reads_interleaved_heads(argv[1]);
   reads_packed(argv[2]);
   return report_failures();

@@ -60,7 +60,10 @@ struct Stored {
     }
   }
   TensorReader reader() const {
-    return {Loaded::reader(numbers).floats, [this](const std::string& name) { return spec.format_of(name); },
+    const auto stored = [this](const std::string& name) {
+      return blocks.count(name) ? spec.format_of(name) : TensorFormat::f32;
+    };
+    return {Loaded::reader(numbers).floats, stored,
             [this](const std::string& name, int64_t row0, int64_t rows, uint8_t* to) {
               const int64_t bytes = quantization::row_bytes(spec.format_of(name), numbers.at(name).shape[1]);
               std::memcpy(to, blocks.at(name).data() + row0 * bytes, size_t(rows * bytes));

@@ -78,7 +78,18 @@ void Weights::swap_panels(const Kernels& k, Buffer& others) {
 
 namespace {
 
+// Bytes that a worker reads at a time, which its cache holds until they are packed. Of integers that are packed across
+// rows, which are read in as many parts as there are columns, more.
+constexpr int64_t kReadBytes = 128 << 10, kReadIntegerBytes = 512 << 10;
+// Between two looks at whether loading goes on.
+constexpr int64_t kElementsAtOnce = 2 << 20;
+
 struct Loader {
+  // What a worker reads into: as it is stored, and as numbers.
+  struct Scratch {
+    std::vector<uint8_t> stored;
+    std::vector<float> numbers;
+  };
   const ModelSpec& spec;
   const Kernels& kernels;
   Pool& pool;
@@ -86,52 +97,61 @@ struct Loader {
   const std::function<bool(double)>& progress;
   double total, done = 0;
   bool stopped = false;
-  Buffer staging, rows_;
+  std::vector<Scratch> scratch = std::vector<Scratch>(size_t(pool.workers()));
 
-  // Rows from `first` on.
-  void matrix(const std::string& name, int first, Linear& w) {
-    const int n = w.n, k = w.k;
-    const size_t bytes = panel_bytes(kernels, w);
-    if (w.quantized()) return blocks(name, first, w, bytes);
-    const int block = std::max<int64_t>(1, (int64_t(8) << 20) / (int64_t(k) * kLanes * 4)) * kLanes;
-    staging.reserve(size_t(std::min<int64_t>(block, padded(n))) * k * 4);
-    for (int row = 0; row < n && !stopped; row += block) {
-      const int rows = std::min(block, n - row);
-      read.floats(name, first + row, rows, staging.floats());
+  TensorFormat stored(const std::string& name) const { return read.stored ? read.stored(name) : TensorFormat::f32; }
+
+  // pack(first row, rows, scratch) of all rows in whole panels, `row_bytes` of each being read.
+  template <class Pack> void each_rows(const Linear& w, int64_t row_bytes, Pack&& pack) {
+    const int64_t most = model::is_integer(w.format) ? kReadIntegerBytes : kReadBytes;
+    const int per = int(std::max<int64_t>(1, most / (row_bytes * kLanes))) * kLanes;
+    const int block = int(std::max<int64_t>(1, kElementsAtOnce / (int64_t(w.k) * per))) * per;
+    for (int begin = 0; begin < w.n && !stopped; begin += block) {
+      const int rows = std::min(block, w.n - begin);
       Team team(pool);
-      team.each(panels_of(rows), [&](int64_t p, int) {
-        kernels.pack(staging.floats() + p * kLanes * k, DType::f32, k, std::min<int>(kLanes, rows - p * kLanes), k,
-                     w.panels + (row / kLanes + p) * bytes);
-      });
-      advance(team, double(rows) * k);
-    }
-  }
-  // Rows as they are stored, or made of numbers.
-  void blocks(const std::string& name, int begin, Linear& w, size_t panel) {
-    const bool stored = read.stored && read.stored(name) == w.format;
-    const int64_t row_bytes = quantization::row_bytes(w.format, w.k);
-    const int block = int(std::max<int64_t>(1, (int64_t(8) << 20) / (int64_t(w.k) * kLanes * 4))) * kLanes;
-    const int most = int(std::min<int64_t>(block, padded(w.n)));
-    staging.reserve(size_t(most) * w.k * 4);
-    rows_.reserve(size_t(most) * row_bytes);
-    for (int row = 0; row < w.n && !stopped; row += block) {
-      const int rows = std::min(block, w.n - row);
-      uint8_t* const at = reinterpret_cast<uint8_t*>(rows_.data());
-      if (stored)
-        read.blocks(name, begin + row, rows, at);
-      else
-        read.floats(name, begin + row, rows, staging.floats());
-      Team team(pool);
-      team.each(panels_of(rows), [&](int64_t p, int) {
-        const int first = int(p) * kLanes, count = std::min(kLanes, rows - first);
-        if (!stored)
-          for (int i = first; i < first + count; i++)
-            quantization::quantize_row(w.format, staging.floats() + int64_t(i) * w.k, w.k, at + i * row_bytes);
-        pack_quantized(w.format, at + first * row_bytes, row_bytes, count, w.k,
-                       reinterpret_cast<uint8_t*>(w.panels) + (row / kLanes + p) * panel);
+      team.each((rows + per - 1) / per, [&](int64_t i, int worker) {
+        const int row = begin + int(i) * per;
+        pack(row, std::min(per, begin + rows - row), scratch[size_t(worker)]);
       });
       advance(team, double(rows) * w.k);
     }
+  }
+
+  // Rows from `first` on.
+  void matrix(const std::string& name, int first, Linear& w) {
+    const size_t panel = panel_bytes(kernels, w);
+    if (w.quantized()) return blocks(name, first, w, panel);
+    const bool words = stored(name) == TensorFormat::bf16;
+    each_rows(w, int64_t(w.k) * (words ? 2 : 4), [&](int row, int rows, Scratch& from) {
+      char* const to = w.panels + row / kLanes * panel;
+      if (words) {
+        from.stored.resize(size_t(rows) * w.k * 2);
+        read.blocks(name, first + row, rows, from.stored.data());
+        return kernels.pack(from.stored.data(), DType::bf16, w.k, rows, w.k, to);
+      }
+      from.numbers.resize(size_t(rows) * w.k);
+      read.floats(name, first + row, rows, from.numbers.data());
+      kernels.pack(from.numbers.data(), DType::f32, w.k, rows, w.k, to);
+    });
+  }
+  // Rows as they are stored, or made of numbers.
+  void blocks(const std::string& name, int first, Linear& w, size_t panel) {
+    const bool made = stored(name) != w.format;
+    const int64_t row_bytes = quantization::row_bytes(w.format, w.k);
+    each_rows(w, made ? int64_t(w.k) * 4 : row_bytes, [&](int row, int rows, Scratch& from) {
+      from.stored.resize(size_t(rows * row_bytes));
+      uint8_t* const at = from.stored.data();
+      if (made) {
+        from.numbers.resize(size_t(rows) * w.k);
+        read.floats(name, first + row, rows, from.numbers.data());
+        for (int i = 0; i < rows; i++)
+          quantization::quantize_row(w.format, &from.numbers[size_t(i) * w.k], w.k, at + i * row_bytes);
+      } else
+        read.blocks(name, first + row, rows, at);
+      for (int i = 0; i < rows; i += kLanes)
+        pack_quantized(w.format, at + i * row_bytes, row_bytes, std::min(kLanes, rows - i), w.k,
+                       reinterpret_cast<uint8_t*>(w.panels) + (row + i) / kLanes * panel);
+    });
   }
   void advance(const Team& team, double elements) {
     done += elements;
@@ -170,7 +190,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
   auto w = std::make_unique<Weights>(m);
   Buffer panels(w->panels_bytes(kernels));
   w->swap_panels(kernels, panels);
-  Loader load{m, kernels, pool, read, progress, elements(m), 0, false, {}, {}};
+  Loader load{m, kernels, pool, read, progress, elements(m)};
   load.matrix(kEmbeddingName, 0, w->embedding);
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];

@@ -26,7 +26,17 @@ template <class T, class S> void pack_from(const S* src, int64_t ld, int n, int 
   constexpr int wide = kLanes * kStep<T>;  // k of one 16 x 16 block of 32-bit elements
   alignas(64) T stage[kLanes][wide];
   for (int n0 = 0; n0 < n; n0 += kLanes, panels += panel_size<T>(k)) {
-    for (int k0 = 0; k0 < k; k0 += wide) {
+    int k0 = 0;
+    if constexpr (std::is_same_v<S, T>)  // whole blocks as they lie
+      for (; n - n0 >= kLanes && k - k0 >= wide; k0 += wide) {
+        I32x16 block[kLanes];
+#pragma GCC unroll 16
+        for (int r = 0; r < kLanes; r++) block[r] = load_int(src + (n0 + r) * ld + k0);
+        transpose16(block);
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; i++) store_int(panels + (int64_t(k0) + i * kStep<T>)*kLanes, block[i]);
+      }
+    for (; k0 < k; k0 += wide) {
       I32x16 block[kLanes];
       for (int r = 0; r < kLanes; r++) {
         for (int part = 0; part < wide; part += kLanes)
