@@ -212,12 +212,15 @@ function writeRunner(file, { file: script, imports, parts }, compiledCode) {
 
 /** A script is a function, and imports by one that it is given. */
 function letLoad(file, paths) {
-  let code = readFileSync(file, "latin1");
-  for (const path of paths) code = code.replaceAll(`import("${path}")`, `load("${path}")`);
-  // What is run when it is first asked for exports variables that change; other letters would take V8 twice the memory.
-  const left = /\bimport\("|import_meta|\b__esm\(|[^\0-\x7f]/.exec(code)?.[0];
+  const later = new Set(paths);
+  const code = readFileSync(file, "latin1").replace(/\bimport\(\s*"([^"]+)"\s*\)/g, (whole, path) =>
+    later.has(path) ? `__load("${path}")` : whole,
+  );
+  // What is run when it is first asked for exports variables that change; other letters would take V8 twice the memory. A method
+  // may be called `import`.
+  const left = /(?<!\.\s*|async )\bimport\(|\b__load\b(?!\(")|import_meta|\b__esm\(|[^\0-\x7f]/.exec(code)?.[0];
   if (left) throw new Error(`${basename(file)} holds ${left}, which such a script must not`);
-  writeFileSync(file, `(function(require,load,provide){"use strict";${code}\n})`);
+  writeFileSync(file, `(function(require,__load,provide){"use strict";${code}\n})`);
 }
 
 /** Everything else stays where it is, also what these import when it is needed; what was moved is taken from where it is. */
