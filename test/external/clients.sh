@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the newest published clients into a folder outside the repository and runs them against an engine of this one:
-#   test/external/clients.sh FOLDER     (Python 3.10 or later, about 500 MB)
+#   test/external/clients.sh FOLDER     (Python 3.10 or later, about 1 GB)
 # Some say that they want Node 22; they run on 20 as well.
 # A folder that has them is used as it is; remove it for newer ones.
 set -euo pipefail
@@ -14,6 +14,6 @@ if [ ! -d "$folder/python" ]; then
     @ai-sdk/openai@latest @ai-sdk/open-responses@latest @langchain/core@latest @langchain/openai@latest \
     @mastra/core@latest zod@latest
   python3 -m venv "$folder/python"
-  "$folder/python/bin/pip" install --quiet openai
+  "$folder/python/bin/pip" install --quiet openai openpipe-art wandb
 fi
 ANNEAL_TEST_CLIENTS="$folder" npm test -- test/external/clients.test.ts

@@ -196,12 +196,27 @@ describe.runIf(folder)("published clients", () => {
     });
   });
 
-  it("openai for Python", { timeout: 60_000 }, async () => {
-    const program = fileURLToPath(new URL("openaiClient.py", import.meta.url));
+  /** Runs a program of Python beside this one against a server; it prints the version of the package that it tried. */
+  const python = async (name: string, { address, engine }: Served) => {
+    const program = fileURLToPath(new URL(name, import.meta.url));
     const { stdout } = await promisify(execFile)(join(folder!, "python/bin/python"), [program], {
-      env: { ...process.env, OPENAI_BASE_URL: `${served.address}/v1`, OPENAI_API_KEY: served.engine.apiKey },
+      cwd: folder,
+      env: { ...process.env, OPENAI_BASE_URL: `${address}/v1`, OPENAI_API_KEY: engine.apiKey },
     });
-    expect(stdout).toMatch(/^openai \d+\.\d+\.\d+\n$/);
     console.log(stdout.trim());
+    return stdout;
+  };
+
+  it("openai for Python", { timeout: 60_000 }, async () => {
+    expect(await python("openaiClient.py", served)).toMatch(/^openai \d+\.\d+\.\d+\n$/);
+  });
+
+  it("ART", { timeout: 120_000 }, async () => {
+    const embedded = await Served.open();
+    try {
+      expect(await python("artClient.py", embedded)).toMatch(/^openpipe-art \d+\.\d+\.\d+$/m);
+    } finally {
+      await embedded.close();
+    }
   });
 });
