@@ -46,20 +46,28 @@ export function endsEarly<S>({ waited }: Standing, { earlyStopping }: TrainOptio
  */
 export async function keepBest<S>(
   client: AnnealClient,
-  { model, signal }: TrainOptions<S>,
+  options: TrainOptions<S>,
   run: TrainingRun,
   { best }: Standing,
 ): Promise<number | null> {
+  const { model, signal } = options;
   const latest = await latestStep(client, model.id, signal);
   if (best === null || !latest || best.step === latest.step) return null;
   if (latest.metrics[REWARD] === best.reward) return null;
-  const jobs = await client.trainingJobs.list(
-    { model_id: model.id, status: "succeeded", order: "desc", limit: 1 },
-    { signal },
-  );
-  const [last] = jobs.data;
-  if (last?.run?.id !== run.id || last.step !== latest.step) return null;
+  if (!(await hasLatest(client, options, run))) return null;
   return (await client.models.rollback(model.id, best.step, { signal })).step;
+}
+
+/** Whether the run made the model's latest checkpoint. */
+export async function hasLatest<S>(
+  client: AnnealClient,
+  { model, signal }: TrainOptions<S>,
+  run: TrainingRun,
+): Promise<boolean> {
+  const latest = await latestStep(client, model.id, signal);
+  const query = { model_id: model.id, status: "succeeded", order: "desc", limit: 1 } as const;
+  const [last] = (await client.trainingJobs.list(query, { signal })).data;
+  return last?.run?.id === run.id && last.step === latest?.step;
 }
 
 async function latestStep(

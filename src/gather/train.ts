@@ -5,7 +5,7 @@ import { learningRates, means, resolvePolicy } from "../training/index.js";
 import type { AnnealClient } from "../types/client.js";
 import type { GatherOptions, RewardReport, StepReport, TrainOptions, TrainProgress } from "../types/gather.js";
 import type { ExperimentalConfig, TrainingEvent, TrainingRun } from "../types/training.js";
-import { endsEarly, isValidated, keepBest, type Standing, standingAfter, standingOf } from "./bestStep.js";
+import { endsEarly, hasLatest, isValidated, keepBest, type Standing, standingAfter, standingOf } from "./bestStep.js";
 import { checkTrainOptions } from "./checkOptions.js";
 import { type Gathered, gatherPinned, pin, pinnedAt } from "./gather.js";
 import { openRolloutServer, Publisher, withSamplerBound } from "./remote.js";
@@ -32,13 +32,15 @@ export async function* train<S>(
   if (made > 0) entropies.push(...(await earlierEntropies(client, options, run)));
   let standing: Standing = { best: null, waited: 0 };
   if (validation && made > 0) standing = await standingOf(client, options, run);
-  const hasEnded = made >= steps || endsEarly(standing, options);
-  if (validation && !hasEnded && !(made > 0 && (await isValidated(client, options)))) {
+  let hasEnded = made >= steps || endsEarly(standing, options);
+  // What came after the run is none of it; the run may have been cut off between its last step and this.
+  const isDue = validation && (!hasEnded || (await hasLatest(client, options, run)));
+  if (isDue && !(made > 0 && (await isValidated(client, options)))) {
     const { report } = await validate(client, await pin(client, model, signal), options, seed);
     if (made === 0) baseline = report;
     standing = await standingOf(client, options, run);
+    hasEnded ||= endsEarly(standing, options);
   }
-  // The run may have been cut off between its last step and this.
   if (options.keepBest && made > 0 && hasEnded) await keepBest(client, options, run, standing);
   const publisher = new Publisher(client, options);
   if (made > 0) await publisher.catchUp(standing);

@@ -243,6 +243,38 @@ describe("a run", () => {
       expect(latest).toMatchObject({ step: 3, metrics: { "val/reward": 3 } });
     });
 
+    it("validates the last step of a run that was cut off before it had", async () => {
+      const cutOff = async (rewards: readonly number[], settings: Partial<TrainOptions<string>>) => {
+        const { rollout, validation } = judged(rewards) as Required<ReturnType<typeof judged>>;
+        const cut: Rollout<string> = async (context) => {
+          const reward = await rollout(context);
+          if (reward === undefined) throw new Error("cut off");
+          return reward;
+        };
+        const work = made({ ...settings, name: "a", keepBest: true, validation, rollout: cut, maxExceptionShare: 0 });
+        await expect(work).rejects.toThrow("cut off");
+      };
+      const ends = async () => {
+        const { data } = await engine.checkpoints.list(model.id, { order: "desc", limit: 1 });
+        return data.map(({ step, metrics }) => [step, metrics["val/reward"]]);
+      };
+      await newModel("lastIsBest");
+      await cutOff([1, 2], { steps: 2 });
+      expect(await made({ name: "a", steps: 2, keepBest: true, ...judged([3]) })).toEqual([]);
+      expect(await ends()).toEqual([[2, 3]]);
+      await newModel("lastEndsEarly");
+      const settings = { steps: 9, earlyStopping: { patience: 2 } };
+      await cutOff([3, 1], settings);
+      expect(await made({ ...settings, name: "a", keepBest: true, ...judged([2]) })).toEqual([]);
+      expect(await ends()).toEqual([[3, 3]]);
+      // What others make of the model later is none of the run.
+      await engine.trainingJobs.wait(
+        (await engine.trainingJobs.create({ model_id: model.id, trajectory_groups: [] })).id,
+      );
+      expect(await made({ ...settings, name: "a", keepBest: true, ...judged([]) })).toEqual([]);
+      expect(await ends()).toEqual([[4, undefined]]);
+    });
+
     it("refuses settings that cannot be", async () => {
       const validation = ["held out"];
       for (const more of [
