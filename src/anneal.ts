@@ -147,7 +147,7 @@ export class Engine implements AnnealClient, ServedEngine {
     return this.core.ownerKey;
   }
 
-  /** Where the engine says what it does, as it was given. */
+  /** Where the engine says what it does: what is said here comes to the logger that was given. */
   get logger(): Logger {
     return this.core.options.logger;
   }

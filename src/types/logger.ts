@@ -1,4 +1,4 @@
-/** Where the library says what it does; `console` is one. Without a logger it says nothing. */
+/** Where the library says what it does; `console` is one. Without a logger it says nothing. What a logger throws is ignored. */
 export interface Logger {
   /** What only a search for a fault wants to know. */
   debug(message: string, fields?: Record<string, unknown>): void;

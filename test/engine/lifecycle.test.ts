@@ -190,6 +190,19 @@ describe("opening", () => {
     expect(seen).toEqual(["anneal:model:load", "anneal:engine:open", "anneal:engine:close"]);
     expect(logged).toEqual(["model loaded", "engine opened", "engine closed"]);
   });
+
+  it("is not disturbed by a logger that throws", async () => {
+    const fail = (message: string) => {
+      throw new Error(message);
+    };
+    const failLater = async (message: string) => fail(message);
+    const engine = await Engine.open({ logger: { debug: fail, info: fail, warn: failLater, error: fail } });
+    const { id } = await engine.models.create({ project: "p", name: "a", base_model: "anneal/tiny" });
+    const job = await engine.trainingJobs.create({ model_id: id, trajectory_groups: [] });
+    expect((await engine.trainingJobs.wait(job.id)).status).toBe("succeeded");
+    engine.logger.warn("told");
+    await engine.close();
+  });
 });
 
 describe("processes", () => {

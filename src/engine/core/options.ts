@@ -114,6 +114,20 @@ const engineOptions = z.object({
 
 const silent: Logger = { debug() {}, info() {}, warn() {}, error() {} };
 
+/** A logger that fails, such as one whose file is on a full disk, does not end what is being told of. */
+function harmless(logger: Logger): Logger {
+  const told =
+    (level: keyof Logger): Logger[keyof Logger] =>
+    async (message, fields) => {
+      try {
+        await logger[level](message, fields);
+      } catch {
+        // There is no other place to say it.
+      }
+    };
+  return { debug: told("debug"), info: told("info"), warn: told("warn"), error: told("error") };
+}
+
 /** The model that comes with the package. */
 export const embeddedModel = {
   id: "anneal/tiny",
@@ -160,7 +174,7 @@ export function resolveOptions(given: EngineOptions): ResolvedOptions {
       ...(quantize && { quantize }),
       ...(typeof model === "string" ? { path: model } : model),
     })),
-    logger: logger ?? silent,
+    logger: logger ? harmless(logger) : silent,
     dataRoots: dataRoots?.map(realFolder) ?? null,
   };
 }
