@@ -14,14 +14,14 @@ beforeAll(async () => {
   tokenizer = await loadTokenizer(reference("tokenizers/qwen"));
 });
 
-const withSource = (source: string) =>
+const withSource = (source: string, own = tokenizer) =>
   createPromptRenderer(
     {
       id: "base",
-      tokenizer,
+      tokenizer: own,
       template: new ChatTemplate(source),
       generationConfig: { eos_token_id: [902] },
-      device: { config: { vocab: tokenizer.vocabSize } },
+      device: { config: { vocab: own.vocabSize } },
     },
     new Date(2026, 0, 2),
   );
@@ -212,6 +212,30 @@ describe("supervised rows", () => {
       "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n" +
         "<|im_start|>assistant\n[<think>\n\n</think>\n\nd<|im_end|>]\n",
     ]);
+  });
+
+  it("have the ids of the whole text where the tokenizer puts a space before every text", async () => {
+    const llama = await loadTokenizer(reference("tokenizers/llama2"));
+    const source = `{{ bos_token }}{% for m in messages %}
+{%- if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} {{ m.content }}{{ eos_token }}{% endif %}{% endfor %}`;
+    const messages = [user("Hi"), assistant("Hello"), user("Bye"), assistant("See you")];
+    const whole = "<s>[INST] Hi [/INST] Hello</s>[INST] Bye [/INST] See you</s>";
+    for (const turns of ["all", "last"] as const) {
+      const [row, ...more] = await supervised(messages, null, withSource(source, llama), turns);
+      expect(more).toEqual([]);
+      expect([...row!.tokens]).toEqual(llama.encode(whole));
+      const trained = [...row!.tokens].filter((_, i) => row!.trained[i]).map((id) => llama.piece(id));
+      expect(trained.join("")).toBe(turns === "all" ? "▁Hello</s>▁See▁you</s>" : "▁See▁you</s>");
+    }
+  });
+
+  it("keep tokens of their own where one would reach over the prompt's end", async () => {
+    const spaced = `{% for m in messages %}{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}
+{%- if add_generation_prompt %}assistant: {% endif %}`;
+    const [row] = await supervised([user("Hi"), assistant("Hello")], null, withSource(spaced), "all");
+    expect(text("assistant: Hello").slice(0, text("assistant: ").length)).not.toEqual(text("assistant: "));
+    expect(shown(row!)).toBe("user: Hi<|im_end|>assistant: [Hello<|im_end|>]");
+    expect([...row!.tokens].slice(-text("Hello").length - 1)).toEqual([...text("Hello"), END]);
   });
 
   it("train all that follows the last prompt when only the last turn is asked for", async () => {

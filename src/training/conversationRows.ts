@@ -44,7 +44,7 @@ export async function conversationRows(
     await yieldToEventLoop();
     const { prompt, turn } = await turnOf(plain.slice(0, i), message, wrapped, renderer, signal);
     const promptIds = await renderer.encodeRendered(prompt, signal);
-    const turnIds = await renderer.encodeRendered(turn, signal);
+    const turnIds = await idsAfter(prompt, promptIds, turn, renderer, signal);
     let row = rows.at(-1);
     if (row === undefined || !startsWith(promptIds, row.tokens)) {
       row = { tokens: [], trained: [] };
@@ -104,6 +104,21 @@ async function firstOpening(
   const { turn } = await turnOf(elsewhere, message, tools, renderer, signal);
   if (whole.length > turn.length && whole.endsWith(turn)) return whole.length - turn.length;
   throw new Error("the chat template cannot begin a conversation with the assistant");
+}
+
+/**
+ * A turn's ids as a model that was given the prompt would write them: alone, its text may begin with a space that tokenizers put
+ * before a text. Where a token would reach over the prompt's end, the turn has tokens of its own.
+ */
+async function idsAfter(
+  prompt: string,
+  promptIds: readonly number[],
+  turn: string,
+  renderer: ConversationRenderer,
+  signal?: AbortSignal,
+): Promise<number[]> {
+  const ids = await renderer.encodeRendered(prompt + turn, signal);
+  return startsWith(ids, promptIds) ? ids.slice(promptIds.length) : renderer.encodeRendered(turn, signal);
 }
 
 /** Tokens up to and including the end-of-turn token, after which none is sampled; all of them when there is none. */
