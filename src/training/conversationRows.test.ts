@@ -200,6 +200,21 @@ describe("supervised rows", () => {
     ]);
   });
 
+  it("show a template that a turn which only calls tools has no content", async () => {
+    const source = `{% for m in messages %}{% if m.role == 'assistant' and m.content is none %}
+{%- for call in m.tool_calls %}{{ call.function.name }}{% endfor %}<|im_end|>{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}`;
+    const call = { id: "1", type: "function" as const, function: { name: "add", arguments: "{}" } };
+    const messages = [user("a"), { role: "assistant" as const, content: null, tool_calls: [call] }];
+    const { content, ...absent } = messages[1]!;
+    for (const last of [messages[1]!, absent as TrajectoryMessage]) {
+      const rows = await supervised([user("a"), last], null, withSource(source), "all");
+      expect(rows.map(shown)).toEqual(["a<|im_end|>[add<|im_end|>]"]);
+    }
+    const said = { ...messages[1]!, content: "b" };
+    const rows = await supervised([user("a"), said], null, withSource(source), "all");
+    expect(rows.map(shown)).toEqual(["a<|im_end|>[b<|im_end|>]"]);
+  });
+
   it("start a row where the template takes the thoughts out of earlier turns", async () => {
     const rows = await supervised(
       [user("a"), assistant("<think>\nhm\n</think>\n\nb"), user("c"), assistant("d")],
@@ -308,6 +323,19 @@ describe("turns without recorded prompts", () => {
         END,
       ],
     ]);
+  });
+
+  it("see that a turn before which only called tools had no content, as the completion's prompt did", async () => {
+    const source = "{% for m in messages %}{{ 'calls' if m.content is none else m.content }}{% endfor %}";
+    const call = { id: "1", type: "function" as const, function: { name: "add", arguments: "{}" } };
+    const first: TrajectoryChoice = {
+      index: 0,
+      finish_reason: "tool_calls",
+      message: { role: "assistant", content: null, tool_calls: [call] },
+    };
+    const given = { messages_and_choices: [user("a"), first, choice("x", [END])], reward: 1 };
+    const { rows } = await tokenizeTrajectory(given, withSource(source), { allowWithoutLogprobs: false });
+    expect(rows.map(shown)).toEqual(["acalls[<|im_end|>]"]);
   });
 
   it("see the time at which they began", async () => {

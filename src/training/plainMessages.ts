@@ -8,14 +8,18 @@ export function isChoice(item: MessageOrChoice): item is TrajectoryChoice {
   return typeof (item as Partial<TrajectoryChoice>).message === "object" && !("role" in item);
 }
 
-/** A choice becomes an assistant message of content and tool calls (its reasoning and refusal are dropped); null content becomes "". */
+/**
+ * A choice becomes an assistant message of content and tool calls (its reasoning and refusal are dropped); null content becomes ""
+ * unless there are calls beside it: templates ask for that, and a completion's get it so.
+ */
 export function plainMessage(item: MessageOrChoice): TrajectoryMessage {
-  if (!isChoice(item)) return item.content == null ? { ...item, content: "" } : item;
+  if (!isChoice(item)) return item.content == null && !hasCalls(item) ? { ...item, content: "" } : item;
   const { content, tool_calls } = item.message;
-  const message: TrajectoryMessage = { role: "assistant", content: content ?? "" };
-  if (tool_calls && tool_calls.length > 0) message.tool_calls = tool_calls;
-  return message;
+  if (hasCalls(item.message)) return { role: "assistant", content: content ?? null, tool_calls };
+  return { role: "assistant", content: content ?? "" };
 }
+
+const hasCalls = ({ tool_calls }: Pick<TrajectoryMessage, "tool_calls">) => tool_calls != null && tool_calls.length > 0;
 
 /** Tool definitions as a request carries them: those given bare, without `type`, are wrapped. null: none. */
 export function plainTools(tools: readonly TrajectoryTool[] | null | undefined): TrajectoryTool[] | null {
