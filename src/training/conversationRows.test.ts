@@ -215,6 +215,20 @@ describe("supervised rows", () => {
     expect(rows.map(shown)).toEqual(["a<|im_end|>[b<|im_end|>]"]);
   });
 
+  it("train a turn's first mark whole where prompts open thoughts that the turn has not", async () => {
+    const thinking = `{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant\n{{ open }}{% endif %}`;
+    const rowsOf = async (open: string, said: string) =>
+      (await supervised([user("a"), assistant(said)], null, withSource(thinking.replace("{{ open }}", open)), "all"))
+        .map(shown)
+        .map((whole) => whole.slice(whole.indexOf("assistant\n") + "assistant\n".length));
+    expect(await rowsOf("<think>\n", "<tool_call>\n1")).toEqual(["[<tool_call>\n1<|im_end|>]\n"]);
+    expect(await rowsOf("<think>\n", "<b>1</b>")).toEqual(["[<b>1</b><|im_end|>]\n"]);
+    expect(await rowsOf("[THINK]", "[TOOL]1")).toEqual(["[[TOOL]1<|im_end|>]\n"]);
+    expect(await rowsOf("<think>\n", "<think>hm</think>1")).toEqual(["<think>[hm</think>1<|im_end|>]\n"]);
+    expect(await rowsOf("<think>\n", "1")).toEqual(["[1<|im_end|>]\n"]);
+  });
+
   it("start a row where the template takes the thoughts out of earlier turns", async () => {
     const rows = await supervised(
       [user("a"), assistant("<think>\nhm\n</think>\n\nb"), user("c"), assistant("d")],

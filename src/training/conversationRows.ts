@@ -80,12 +80,19 @@ async function turnOf(
   const closed = await renderer.text(before, tools, false, signal);
   let length = 0;
   while (length < prompt.length && prompt[length] === whole[length]) length++;
-  if (length >= closed.length) return cut(length);
+  if (length >= closed.length) return cut(beforeOpenMark(prompt, closed.length, length));
   const others = before.filter(({ role }) => role !== "system" && role !== "developer");
   if (others.length > 0 && others.length < before.length) {
     return { prompt, turn: (await turnOf(others, message, tools, renderer, signal)).turn };
   }
   throw new Error("the chat template does not render the assistant's turn after its prompt");
+}
+
+/** `to`, or the place after `from` where a mark begins that is not closed before `to`: "<think>" and "<tool_call>" have no "<t" in common. */
+function beforeOpenMark(text: string, from: number, to: number): number {
+  const at = Math.max(text.lastIndexOf("<", to - 1), text.lastIndexOf("[", to - 1));
+  if (at < from) return to;
+  return text.slice(at, to).includes(text[at] === "<" ? ">" : "]") ? to : at;
 }
 
 /** Where a turn begins that nothing precedes: what opens the assistant's turn elsewhere opens it here, or what it says there it says here. */
