@@ -244,6 +244,10 @@ const MAX_CONVERSATIONS = 1_000_000;
 const trainingMessage = named(
   "TrainingMessage",
   trajectoryMessage.extend({
+    reasoning: field(
+      z.string().nullish(),
+      "Of an assistant: what it thought first, trained with its turn where the template shows it. `reasoning_content` is taken too.",
+    ),
     weight: field(z.union([z.literal(0), z.literal(1)]).nullish(), "0: not trained.", { default: 1 }),
   }),
   "An assistant turn of weight 0 is context, as it would be in the prompt of a later turn; else it is trained.",

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 import { ChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
+import type { TrainingMessage } from "../types/training.js";
 import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage } from "../types/trajectories.js";
 import { conversationRows } from "./conversationRows.js";
 import { createPromptRenderer } from "./promptRenderer.js";
@@ -213,6 +214,15 @@ describe("supervised rows", () => {
     const said = { ...messages[1]!, content: "b" };
     const rows = await supervised([user("a"), said], null, withSource(source), "all");
     expect(rows.map(shown)).toEqual(["a<|im_end|>[b<|im_end|>]"]);
+  });
+
+  it("train thoughts that a message carries beside its content", async () => {
+    const thinking: TrainingMessage = { role: "assistant", content: "b", reasoning: "hm" };
+    const { reasoning: reasoning_content, ...other } = thinking;
+    for (const message of [thinking, { ...other, reasoning_content }]) {
+      const [row] = await supervised([user("a"), message], null, renderer("qwen_thinking"), "all");
+      expect(shown(row!)).toContain("[<think>\nhm\n</think>\n\nb<|im_end|>]");
+    }
   });
 
   it("train a turn's first mark whole where prompts open thoughts that the turn has not", async () => {

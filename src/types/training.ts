@@ -192,6 +192,11 @@ export interface TrainingMessage {
   tool_calls?: TrajectoryToolCall[] | null;
   /** Of a tool: the call that it answers. */
   tool_call_id?: string | null;
+  /**
+   * Of an assistant: what it thought first, trained with its turn where the template shows it. `reasoning_content` is
+   * taken too.
+   */
+  reasoning?: string | null;
   /** 0: not trained. Default: 1. */
   weight?: 0 | 1 | null;
 }
