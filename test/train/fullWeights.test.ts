@@ -98,6 +98,23 @@ describe("a session of all weights", () => {
     expect((await engine.models.list()).data.map(({ id }) => id)).not.toContain("local/p/on-it");
   });
 
+  it("saves under one name as another does, of which the weights that were kept last are served", async () => {
+    {
+      await using engine = await Engine.open({ home });
+      const models = await Promise.all(["a", "b", "c"].map((name) => newModel(engine, name)));
+      const sessions = await Promise.all(models.map((model) => engine.training.open(model, { weights: "full" })));
+      for (const [i, session] of sessions.entries()) await steps(session, i + 1);
+      const saved = await Promise.all(sessions.map((session) => session.saveState({ name: "shared" })));
+      const { id } = engine.core.store.savedModels.find("shared")!;
+      const kept = saved.findIndex(({ path }) => path.endsWith(id));
+      expect(saved[kept]!.served).toBe(true);
+      expect(await answer(engine, "shared")).toEqual((await sessions[kept]!.sample(greedy)).choices[0]);
+      await Promise.all(sessions.map((session) => session.close()));
+    }
+    await using again = await Engine.open({ home, verify: true });
+    expect(await again.baseModels.list()).toEqual(["anneal/tiny", "shared"]);
+  });
+
   it("learns, samples the live weights, and saves what is served with the same bits, then and after reopening", async () => {
     let live: Choice;
     let saved: SavedWeights;

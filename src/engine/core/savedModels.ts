@@ -44,16 +44,25 @@ export class SavedModels {
     }
   }
 
-  /** By its name from now on, with as many KV pages if there is room. False: there is no memory for it. */
+  /**
+   * By its name from now on, with as many KV pages if there is room. False: there is no memory for it, or other weights were saved
+   * under its name meanwhile.
+   */
   async serve(record: SavedModelRecord, pages: number): Promise<boolean> {
-    const { files, baseWeights } = this.#store;
+    const { files, baseWeights, savedModels } = this.#store;
+    const isReplaced = () => savedModels.find(record.name)?.id !== record.id;
     const source = { path: files.savedModelFolder(record.id), id: record.name };
     let base: BaseModel;
     try {
       base = await loadBaseModel(this.#runtime, source, this.#options, { total: this.#available(), maxPages: pages });
     } catch (error) {
+      if (isReplaced()) return false;
       if (!(error instanceof InsufficientMemoryError)) throw error;
       this.#options.logger.warn("no memory to serve saved weights", { model: record.name, error });
+      return false;
+    }
+    if (isReplaced()) {
+      await closeBaseModel(base);
       return false;
     }
     try {
