@@ -109,7 +109,7 @@ export interface SavedWeights {
   created_at: string;
   /** Of all its files. */
   bytes: number;
-  /** False: there is no memory to serve them beside what is loaded; they are kept all the same. */
+  /** False: there is no memory to serve them beside what is loaded (they are kept all the same), or others were saved under the name meanwhile. */
   served: boolean;
 }
 
