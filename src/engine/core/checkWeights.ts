@@ -18,7 +18,8 @@ export function checkWeights(
 ): void {
   const { id, hash, stamp, reread } = base;
   const known = store.transaction(() => {
-    if (stamp !== null && reread === null) store.baseWeights.recordReading(id, stamp, hash);
+    const wasRead = stamp !== null && reread === null;
+    if (wasRead && store.baseWeights.lastRead(id, stamp) !== hash) store.baseWeights.recordReading(id, stamp, hash);
     return store.baseWeights.recordOnce(id, hash);
   });
   if (known === hash) return;
