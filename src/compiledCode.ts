@@ -36,8 +36,8 @@ const MAX_AGE = 90 * 24 * 3600 * 1000;
 const HASH_BYTES = 32;
 
 /**
- * Runs a script of the package, which is a function in the form of CommonJS but for its exports, and gives what it provides. `modules`: what it requires
- * beside Node's own; `imports`: what it imports later.
+ * Runs a script of the package, which is a function in the form of CommonJS but for its exports, and gives what it provides.
+ * `modules`: what it requires beside Node's own; `imports`: what it imports later.
  */
 export function runScript(
   name: string,

@@ -54,20 +54,26 @@ export async function keepBest<S>(
   const latest = await latestStep(client, model.id, signal);
   if (best === null || !latest || best.step === latest.step) return null;
   if (latest.metrics[REWARD] === best.reward) return null;
-  if (!(await hasLatest(client, options, run))) return null;
+  if (!(await isLastOf(client, options, run, latest.step))) return null;
   return (await client.models.rollback(model.id, best.step, { signal })).step;
 }
 
 /** Whether the run made the model's latest checkpoint. */
-export async function hasLatest<S>(
+export async function hasLatest<S>(client: AnnealClient, options: TrainOptions<S>, run: TrainingRun): Promise<boolean> {
+  const latest = await latestStep(client, options.model.id, options.signal);
+  return latest != null && isLastOf(client, options, run, latest.step);
+}
+
+/** Whether the model's last job was one of the run, and made this step. */
+async function isLastOf<S>(
   client: AnnealClient,
   { model, signal }: TrainOptions<S>,
   run: TrainingRun,
+  step: number,
 ): Promise<boolean> {
-  const latest = await latestStep(client, model.id, signal);
   const query = { model_id: model.id, status: "succeeded", order: "desc", limit: 1 } as const;
   const [last] = (await client.trainingJobs.list(query, { signal })).data;
-  return last?.run?.id === run.id && last.step === latest?.step;
+  return last?.run?.id === run.id && last.step === step;
 }
 
 async function latestStep(
