@@ -11,7 +11,7 @@ let nativeBinding: string | undefined;
 /** @throws UnavailableError `sqlite_missing` where SQLite itself cannot be loaded; SqliteError for the file. */
 export function openDatabase(file: string, options: Database.Options = {}): Database.Database {
   Sqlite ??= loadSqlite();
-  return new Sqlite(file, { ...options, ...(nativeBinding && { nativeBinding }) });
+  return new Sqlite(file, { ...options, nativeBinding });
 }
 
 function loadSqlite(): typeof Database {
@@ -21,8 +21,8 @@ function loadSqlite(): typeof Database {
     const installed = packageRequire("better-sqlite3") as typeof Database;
     const loaded = endsWhenCollected(manifest, process.versions.node) ? keepingObjects(installed) : installed;
     nativeBinding = builtBinding();
-    // Without that its binary is loaded by the first database.
-    if (!nativeBinding) new loaded(":memory:").close();
+    // Its binary is loaded by the first database.
+    new loaded(":memory:", { nativeBinding }).close();
     return loaded;
   } catch (cause) {
     const reason = (cause as Error).message.split("\n")[0]!;
@@ -40,7 +40,7 @@ function loadSqlite(): typeof Database {
 /** Its binary where an installation puts it, which it would look for at length. */
 function builtBinding(): string | undefined {
   try {
-    return packageRequire("better-sqlite3/build/Release/better_sqlite3.node") as string;
+    return packageRequire.resolve("better-sqlite3/build/Release/better_sqlite3.node");
   } catch {
     return undefined;
   }
