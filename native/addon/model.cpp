@@ -241,6 +241,8 @@ napi_value Model::train_weights(const Arguments&) {
   handle_->require_open();
   if (!handle_->spec.quantized.empty())
     throw Failure{"invalid_argument", "quantised weights cannot be trained: train an adapter", "config"};
+  if (handle_->spec.has_experts())
+    throw Failure{"invalid_argument", "weights of experts cannot be trained: train an adapter", "config"};
   return make_trainer(handle_->trainers.open_weights(handle_->adapters.size()),
                       [](backends::Backend& backend) { return backend.train_weights(); });
 }

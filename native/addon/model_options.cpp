@@ -75,15 +75,30 @@ model::DeltaRuleSpec delta_rule_spec(const Argument& delta_rule) {
   return d;
 }
 
+Activation activation(const Argument& argument) {
+  return one_of<Activation>(argument, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
+}
+
 FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
   feed_forward.object();
   FeedForwardSpec s;
   s.intermediate = feed_forward.at("intermediate").whole(1, 1 << 19);
-  s.activation = one_of<Activation>(feed_forward.at("activation"),
-                                    {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
+  s.activation = activation(feed_forward.at("activation"));
   s.bias = feed_forward.at("bias").boolean();
   s.fused_gate_up = feed_forward.at("fusedGateUp").boolean();
   return s;
+}
+
+model::ExpertsSpec experts_spec(const Argument& experts) {
+  experts.object();
+  model::ExpertsSpec e;
+  e.count = experts.at("count").whole(1, 1024);
+  e.per_token = experts.at("perToken").whole(1, 64);
+  e.intermediate = experts.at("intermediate").whole(1, 1 << 17);
+  e.activation = activation(experts.at("activation"));
+  e.normalized = experts.at("normalized").boolean();
+  if (const auto shared = experts.given("sharedIntermediate")) e.shared_intermediate = shared->whole(1, 1 << 17);
+  return e;
 }
 
 LayerSpec layer_spec(const Argument& layer) {
@@ -93,7 +108,10 @@ LayerSpec layer_spec(const Argument& layer) {
     l.delta_rule = delta_rule_spec(*delta_rule);
   else
     l.attention = attention_spec(layer.at("attention"));
-  l.feed_forward = feed_forward_spec(layer.at("feedForward"));
+  if (const auto experts = layer.given("experts"))
+    l.experts = experts_spec(*experts);
+  else
+    l.feed_forward = feed_forward_spec(layer.at("feedForward"));
   l.norms = one_of<NormPlacement>(
       layer.at("norms"), {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
   l.residual_scale = layer.at("residualScale").number(1e-6, 1e6);

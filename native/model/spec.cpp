@@ -17,7 +17,13 @@ void check(const ModelSpec& m) {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const AttentionSpec& a = m.layers[i].attention;
     const std::string at = "layers[" + std::to_string(i) + "].";
-    require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
+    if (const auto& e = m.layers[i].experts) {
+      require(e->intermediate > 0, at + "experts.intermediate", "must be positive");
+      require(e->per_token > 0 && e->per_token <= e->count, at + "experts.perToken", "must be 1 to count");
+      require(m.layers[i].norms == NormPlacement::before, at + "norms", "must stand before experts");
+    } else {
+      require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
+    }
     require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
             "must have no biases");
     if (const auto& d = m.layers[i].delta_rule) {

@@ -78,6 +78,27 @@ struct FeedForwardSpec {
   bool fused_gate_up = false;  // stored, and adapted, as one projection
 };
 
+// The sum of the feed-forwards of `per_token` of `count` experts, each times its weight: the router's logits, a product
+// of the same input, choose the largest, and are their weights by softmax.
+struct ExpertsSpec {
+  int count = 0, per_token = 0;
+  int intermediate = 0;  // of each
+  Activation activation = Activation::silu;
+  bool normalized = true;  // the weights of those chosen are divided by their sum
+  // Of a further expert, which every row has, by the logistic of a logit of its own; 0: there is none. It counts as
+  // the last.
+  int shared_intermediate = 0;
+  int shared() const { return shared_intermediate > 0; }
+  int total() const { return count + shared(); }
+  int per_row() const { return per_token + shared(); }
+  int intermediate_of(int expert) const { return expert == count ? shared_intermediate : intermediate; }
+  // Elements of a row's activations from one of its experts to the next: whole panels.
+  int stride() const {
+    const int widest = intermediate > shared_intermediate ? intermediate : shared_intermediate;
+    return (widest + 15) / 16 * 16;
+  }
+};
+
 // Where a layer normalises: before attention and feed-forward (input_layernorm, post_attention_layernorm), or what they
 // put out as well.
 enum class NormPlacement : uint8_t { before, before_and_after };
@@ -88,6 +109,7 @@ struct LayerSpec {
   AttentionSpec attention;
   std::optional<DeltaRuleSpec> delta_rule;  // in the place of attention, which then says nothing
   FeedForwardSpec feed_forward;
+  std::optional<ExpertsSpec> experts;  // in the place of the feed-forward, which then says nothing
   NormPlacement norms = NormPlacement::before;
   double residual_scale = 1;  // of what attention and feed-forward add
 };
@@ -108,6 +130,12 @@ struct ModelSpec {
   bool recurrent() const {
     for (const LayerSpec& layer : layers)
       if (layer.delta_rule) return true;
+    return false;
+  }
+  // Whether layers choose among experts.
+  bool has_experts() const {
+    for (const LayerSpec& layer : layers)
+      if (layer.experts) return true;
     return false;
   }
   TensorFormat format_of(const std::string& tensor) const {

@@ -6,7 +6,8 @@
 namespace anneal::model {
 
 bool has_projection(const LayerSpec& layer, int p) {
-  if (p >= kO && p <= kDown) return true;
+  if (p >= kGate && p <= kDown) return !layer.experts;
+  if (p == kO) return true;
   return (p >= kInQkv) == layer.delta_rule.has_value();
 }
 
@@ -134,6 +135,23 @@ TensorShape delta_tensor(const ModelSpec& m, int layer, int tensor) {
   }
 }
 
+TensorShape router_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "mlp.gate.weight"), m.layers[layer].experts->count, m.hidden};
+}
+
+TensorShape shared_gate_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "mlp.shared_expert_gate.weight"), 1, m.hidden};
+}
+
+TensorShape expert_tensor(const ModelSpec& m, int layer, int expert, int projection) {
+  const ExpertsSpec& e = *m.layers[layer].experts;
+  const int intermediate = e.intermediate_of(expert);
+  const std::string of = expert == e.count ? "mlp.shared_expert." : "mlp.experts." + std::to_string(expert) + ".",
+                    name = layer_name(layer, of.c_str()) + module_name(projection) + ".weight";
+  if (projection == kDown) return {name, m.hidden, intermediate};
+  return {name, intermediate, m.hidden};
+}
+
 std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
   std::vector<TensorShape> list;
   list.push_back({"model.embed_tokens.weight", m.vocab, m.hidden});
@@ -144,6 +162,10 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
       list.push_back({module_name(l, module) + ".weight", shape.outputs, shape.inputs});
       if (shape.bias) list.push_back({module_name(l, module) + ".bias", shape.outputs, 0});
     }
+    if (layer.experts) list.push_back(router_tensor(m, l));
+    if (layer.experts && layer.experts->shared()) list.push_back(shared_gate_tensor(m, l));
+    for (int e = 0; layer.experts && e < layer.experts->total(); e++)
+      for (int p : {kGate, kUp, kDown}) list.push_back(expert_tensor(m, l, e, p));
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(layer, n))
         list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});

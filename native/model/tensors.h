@@ -81,6 +81,12 @@ struct TensorShape {
 enum DeltaTensor : int { kConvolution, kDecay, kStepBias, kDeltaTensors };
 TensorShape delta_tensor(const ModelSpec&, int layer, int tensor);
 
+// What experts have in the place of a feed-forward's projections: a router, the logit of the shared expert, and of each
+// expert kGate, kUp and kDown.
+TensorShape router_tensor(const ModelSpec&, int layer);
+TensorShape shared_gate_tensor(const ModelSpec&, int layer);
+TensorShape expert_tensor(const ModelSpec&, int layer, int expert, int projection);
+
 // All weights, in the order in which they are read.
 std::vector<TensorShape> weight_tensors(const ModelSpec&);
 

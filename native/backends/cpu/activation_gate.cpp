@@ -66,10 +66,14 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
     w.weight_only = true;
     names.push_back(name);
   };
-  for (int l = 0; l < m.layers(); l++)
+  for (int l = 0; l < m.layers(); l++) {
+    Layer& layer = m.weights->layers[l];
     for (int p = 0; p < kProjections; p++)
       if (has_projection(m.spec.layers[l], p))
-        gate(m.weights->layers[l].projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
+        gate(layer.projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
+    for (int e = 0; e < int(layer.experts.size()); e++)
+      for (int p : {kGate, kUp, kDown}) gate(layer.experts[e].of(p), expert_tensor(m.spec, l, e, p).name);
+  }
   if (is_last) gate(head, m.spec.tied_head ? "model.embed_tokens.weight" : "lm_head.weight");
   for (int32_t page : blocks) pages.clear(page);
   return names;

@@ -98,7 +98,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   l.feed_forward.intermediate = int(j["intermediate_size"].value);
   a.heads = int(j["num_attention_heads"].value), a.kv_heads = int(j["num_key_value_heads"].value);
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
-  a.qk_norm = family == "qwen3";
+  a.qk_norm = family.starts_with("qwen3");
   auto flag = [&](const char* name) { return j.number_or(name, 0) != 0; };
   a.o_bias = flag("attention_bias");
   a.q_bias = a.k_bias = a.v_bias = family == "qwen2" || a.o_bias;
@@ -171,6 +171,17 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
       m.layers[i].delta_rule = {size("linear_num_key_heads"), size("linear_num_value_heads"),
                                 size("linear_key_head_dim"), size("linear_value_head_dim"),
                                 size("linear_conv_kernel_dim")};
+    }
+  if (j.has("moe_intermediate_size"))
+    for (size_t i = 0; i < m.layers.size(); i++) {
+      const std::vector<Json> dense = j.has("mlp_only_layers") ? j["mlp_only_layers"].items : std::vector<Json>();
+      const auto is_this = [&](const Json& layer) { return size_t(layer.value) == i; };
+      if (std::any_of(dense.begin(), dense.end(), is_this) || (i + 1) % int(j.number_or("decoder_sparse_step", 1)))
+        continue;
+      m.layers[i].feed_forward = {};
+      m.layers[i].experts = {int(j[j.has("num_experts") ? "num_experts" : "num_local_experts"].value),
+                             int(j["num_experts_per_tok"].value), int(j["moe_intermediate_size"].value),
+                             Activation::silu, flag("norm_topk_prob")};
     }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "delta_layer.h"
+#include "experts.h"
 #include "layer_forward.h"
 
 namespace anneal::cpu {
@@ -163,6 +164,12 @@ struct LayerBackward {
 
   // dx [rows][hidden] of x_out becomes that of x_mid; d_gate, d_up [rows][intermediate] on the way.
   void feed_forward(Team& team, RunScratch& run, int row0, int rows) {
+    if (m.spec.layers[layer].experts) {
+      branch_gradient(team, kNormOut, a.fed_forward, run.d_out, row0, rows);
+      normed(team, a.x_mid.from(row0), w.norms[kNormMiddle], run.normed, rows);
+      experts_backward(team, m, layer, run.normed, run.d_out, rows, a.gate.from(row0), a.up.from(row0), run, ws);
+      return norm_backward(team, a.x_mid, kNormMiddle, run.d_normed, row0, rows);
+    }
     static constexpr int down[] = {kDown}, gate_up[] = {kGate, kUp};
     const Rows gate = a.gate.from(row0), up = a.up.from(row0);
     branch_gradient(team, kNormOut, a.fed_forward, run.d_out, row0, rows);

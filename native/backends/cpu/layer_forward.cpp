@@ -7,6 +7,7 @@
 #include "activation_probe.h"
 #include "attention_layer.h"
 #include "delta_layer.h"
+#include "experts.h"
 #include "products.h"
 
 namespace anneal::cpu {
@@ -237,6 +238,9 @@ void feed_forward(Team& team, const Model& m, std::span<const AdapterRows> adapt
   const ProjectionTile tile{m, adapted, layer};
 
   norm_rows(team, m, a.x_mid.from(row0), w.norms[kNormMiddle], rows, run.normed);
+  if (m.spec.layers[layer].experts)
+    return experts_forward(team, m, layer, run.normed, rows, a.gate.from(row0), a.up.from(row0), a.x_mid.from(row0),
+                           a.x_out.from(row0), run, ws);
   static constexpr int gate_up[] = {kGate, kUp};
   const Rows z[] = {low_rank_rows(a, run, kGate, row0), low_rank_rows(a, run, kUp, row0)};
   lora_down(team, tile, gate_up, 2, run.normed, row0, rows, z, ws);

@@ -4,7 +4,7 @@ namespace anneal::cpu {
 
 Widths widths_of(const LayerSpec& l) {
   Widths w;
-  w.intermediate = l.feed_forward.intermediate;
+  w.intermediate = l.experts ? l.experts->per_row() * l.experts->stride() : l.feed_forward.intermediate;
   w.norms_after = l.norms == NormPlacement::before_and_after;
   if (l.delta_rule) {
     const DeltaRuleSpec& d = *l.delta_rule;
@@ -37,11 +37,16 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     widest_.norms_after |= own.norms_after;
     widest_.gated |= own.gated;
 
+    if (const auto& experts = m.layers[layer].experts)
+      for (int ExpertsSpec::*size : {&ExpertsSpec::count, &ExpertsSpec::per_token, &ExpertsSpec::intermediate,
+                                     &ExpertsSpec::shared_intermediate})
+        most_experts_.*size = std::max(most_experts_.*size, (*experts).*size);
+
     int64_t bytes = 0;
-    for (const Linear& linear : weights->layers[layer].projections) {
+    weights->layers[layer].each_matrix([&](const Linear& linear) {
       bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
       if (linear.quantized()) code_groups_ = std::max(code_groups_, linear.k / kCodeGroup);
-    }
+    });
     layer_bytes_ = std::max(layer_bytes_, bytes);
 
     rope_of_.push_back(-1), scales_.push_back(0);

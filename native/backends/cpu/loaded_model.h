@@ -13,7 +13,8 @@ constexpr int kDeltaInputs = kProjections - kInQkv;
 // Elements of a token in a layer's rows; of all layers, the most of each.
 struct Widths {
   int attended = 0;  // what attention or the delta rule puts out
-  int q = 0, kv = 0, intermediate = 0, heads = 0, head_dim = 0;
+  int q = 0, kv = 0, heads = 0, head_dim = 0;
+  int intermediate = 0;                 // of experts, of all that are chosen
   int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
   bool gated = false;                   // what is put out is gated before its projection
   int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
@@ -38,6 +39,8 @@ struct Model {
     return delta ? &*delta : nullptr;
   }
   const Widths& widest() const { return widest_; }
+  // Of all layers with experts, the most; counts of 0 where there are none.
+  const ExpertsSpec& most_experts() const { return most_experts_; }
   const std::vector<int>& groups() const { return groups_; }  // of all layers' attention, each once
   const RopeTable& rope(int layer) const { return ropes_[rope_of_[layer]]; }
   // Makes positions 0..count-1 available.
@@ -61,9 +64,11 @@ struct Model {
   }
   const AttentionKernels& attention_kernels() const { return kernels.attention_over(spec.kv_cache); }
   const GatedActivation& activation(int layer) const {
-    return spec.layers[layer].feed_forward.activation == Activation::silu ? kernels.silu : kernels.gelu_tanh;
+    const LayerSpec& l = spec.layers[layer];
+    const Activation kind = l.experts ? l.experts->activation : l.feed_forward.activation;
+    return kind == Activation::silu ? kernels.silu : kernels.gelu_tanh;
   }
-  // Of the projections of the largest layer, in the compute type.
+  // Of the projections and experts of the largest layer, in the compute type.
   int64_t layer_bytes() const { return layer_bytes_; }
   // Groups of codes in the widest row that quantised weights are multiplied with; 0: none are.
   int code_groups() const { return code_groups_; }
@@ -74,6 +79,7 @@ struct Model {
   std::vector<float> scales_;     // [layer]
   std::vector<int> groups_;
   Widths widest_;
+  ExpertsSpec most_experts_;
   int64_t layer_bytes_ = 0;
   int code_groups_ = 0;
 };

@@ -43,8 +43,7 @@ std::string projection_name(const ModelSpec& m, int layer, int projection) {
 
 template <class W, class Use> void each_matrix(W& weights, Use&& use) {
   use(weights.embedding);
-  for (auto& layer : weights.layers)
-    for (auto& w : layer.projections) use(w);
+  for (auto& layer : weights.layers) layer.each_matrix(use);
   use(weights.untied_head);
 }
 
@@ -55,12 +54,22 @@ Weights::Weights(const ModelSpec& m) : layers(m.layers.size()) {
     w.n = n, w.k = k, w.format = m.format_of(name);
   };
   shape(embedding, kEmbeddingName, m.vocab, m.hidden);
-  for (int l = 0; l < int(layers.size()); l++)
+  const auto tensor = [&](Linear& w, const TensorShape& of) { shape(w, of.name, int(of.rows), int(of.cols)); };
+  for (int l = 0; l < int(layers.size()); l++) {
     for (int p = 0; p < kProjections; p++) {
       if (!has_projection(m.layers[l], p)) continue;
       const ProjectionShape of = projection_shape(m, l, p);
       shape(layers[l].projections[p], projection_name(m, l, p) + ".weight", of.outputs, of.inputs);
     }
+    if (!m.layers[l].experts) continue;
+    const ExpertsSpec& experts = *m.layers[l].experts;
+    tensor(layers[l].router, router_tensor(m, l));
+    if (experts.shared()) tensor(layers[l].shared_gate, shared_gate_tensor(m, l));
+    layers[l].router.weight_only = layers[l].shared_gate.weight_only = true;
+    layers[l].experts.resize(size_t(experts.total()));
+    for (int e = 0; e < experts.total(); e++)
+      for (int p : {kGate, kUp, kDown}) tensor(layers[l].experts[e].of(p), expert_tensor(m, l, e, p));
+  }
   if (!m.tied_head) shape(untied_head, kHeadName, m.vocab, m.hidden);
 }
 
@@ -201,6 +210,10 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
       load.matrix(name + ".weight", first_output(m, l, p), projection);
       if (projection_shape(m, l, p).bias) load.vector(name + ".bias", projection.n, projection.bias);
     }
+    if (layer.router.n) load.matrix(router_tensor(m, l).name, 0, layer.router);
+    if (layer.shared_gate.n) load.matrix(shared_gate_tensor(m, l).name, 0, layer.shared_gate);
+    for (int e = 0; e < int(layer.experts.size()) && !load.stopped; e++)
+      for (int p : {kGate, kUp, kDown}) load.matrix(expert_tensor(m, l, e, p).name, 0, layer.experts[e].of(p));
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(m.layers[l], n))
         load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n), layer.norms[n]);

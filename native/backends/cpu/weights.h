@@ -64,10 +64,26 @@ struct DeltaWeights {
   void use(const DeltaRuleSpec&);
 };
 
+struct Expert {
+  Linear gate, up, down;
+  Linear& of(int projection) { return projection == kGate ? gate : projection == kUp ? up : down; }
+};
+
 struct Layer {
   Linear projections[kProjections];
+  Linear router, shared_gate;  // multiplied with activations as they are
+  std::vector<Expert> experts;
   NormWeight norms[kNorms];
   DeltaWeights delta;
+  template <class Use> void each_matrix(Use&& use) { each_of(*this, use); }
+  template <class Use> void each_matrix(Use&& use) const { each_of(*this, use); }
+
+ private:
+  template <class Self, class Use> static void each_of(Self& self, Use& use) {
+    for (auto& w : self.projections) use(w);
+    use(self.router), use(self.shared_gate);
+    for (auto& e : self.experts) use(e.gate), use(e.up), use(e.down);
+  }
 };
 
 // Columns of the convolution that a key head and its value heads read: query, key, values.

@@ -12,6 +12,11 @@ void RunScratch::size(const Model& m, int rows, int lora_columns) {
   if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
   if (c.gated) gated.size(rows, c.attended, m.kernels);
   codes.size(rows, m.code_groups());
+  if (const ExpertsSpec& e = m.most_experts(); e.count) {
+    experts.scores.size(rows, padded(e.count) + kLanes);
+    experts.input.size(int64_t(rows) * e.per_row(), m.spec.hidden, m.kernels);
+    experts.codes.size(int64_t(rows) * e.per_row(), m.code_groups());
+  }
   if (lora_columns)
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
 }
@@ -26,6 +31,10 @@ void RunScratch::size_backward(const Model& m, int rows, int lora_columns) {
   d_v.size(rows, c.kv, m.kernels);
   d_qkv.size(rows, c.delta_in[0], m.kernels);
   d_normed.size(rows, m.spec.hidden);
+  if (const ExpertsSpec& e = m.most_experts(); e.count) {
+    experts.d_act.size(int64_t(rows) * e.per_row(), e.stride());
+    experts.d_scores.size(rows, padded(e.count) + kLanes, m.kernels);
+  }
   if (lora_columns)
     for (RowStore& s : g) s.size(rows, lora_columns, m.kernels);
 }
@@ -61,8 +70,10 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
-    // A tile of a product, or three rows of the residual stream.
-    w.tile.reserve(std::max<size_t>(kTileFloats, 3 * padded(m.spec.hidden)) * sizeof(float));
+    // A tile of a product, or three rows of the residual stream or of an expert's activations.
+    w.tile.reserve(
+        std::max<size_t>({kTileFloats, size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride())}) *
+        sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);

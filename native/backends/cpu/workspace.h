@@ -48,13 +48,29 @@ struct CodeStore {
   }
 };
 
+// Of a run of rows whose feed-forward is that of experts. Choice c = row * per_row + j is the j-th expert of a row, by
+// ascending number; `order` has those of one expert side by side.
+struct ExpertScratch {
+  // Of the router [rows][experts]: logits, then probabilities; from the next panel on that of the shared expert.
+  MatrixStore scores;
+  std::vector<int32_t> expert;       // of each choice
+  std::vector<float> weight;         // by which its output counts
+  std::vector<float> d_weight;       // backward: the gradient of that
+  std::vector<int32_t> order, from;  // choices by expert; [experts + 1] where each one's begin
+  RowStore input;                    // of choices in order [choices][hidden]
+  CodeStore codes;                   // of these, or of what is activated
+  MatrixStore d_act;                 // of choices in order [choices][intermediate]
+  RowStore d_scores;                 // in the shape of scores
+};
+
 // Temporaries of a run of rows within one layer, as wide as the widest.
 struct RunScratch {
-  RowStore normed, branch;   // [rows][hidden]
-  RowStore q, k, v;          // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
-  RowStore act;              // [rows][intermediate]
-  RowStore gated;            // what the output projection is given, where that is gated [rows][attended]
-  CodeStore codes;           // of whichever input is being multiplied with quantised weights
+  RowStore normed, branch;  // [rows][hidden]
+  RowStore q, k, v;         // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
+  RowStore act;             // [rows][intermediate]
+  RowStore gated;           // what the output projection is given, where that is gated [rows][attended]
+  CodeStore codes;          // of whichever input is being multiplied with quantised weights
+  ExpertScratch experts;
   RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]
   // Backward: gradients of what the names say, in their shapes, rounded for the products; d_out is of what a branch
   // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
@@ -94,7 +110,7 @@ struct LayerActivations {
   Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
   // Before norm and rope, [rows][heads * q_stride] and [rows][kv_heads * head_dim]; no data: not kept.
   Rows q, k;
-  Rows gate, up;                // [rows][intermediate]; likewise
+  Rows gate, up;                // [rows][intermediate], of experts of each that is chosen; likewise
   Rows attended, fed_forward;   // what the branches put out before their norms [rows][hidden]; likewise
   Rows delta_in[kDeltaInputs];  // what the projections from kInQkv on put out; likewise
   Rows z[kProjections];         // s A x of adapted projections [rows][padded rank]; likewise

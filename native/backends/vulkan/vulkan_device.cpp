@@ -26,6 +26,7 @@ void require_here(const ModelSpec& m) {
   model::check(m);
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
+    if (m.layers[i].experts) refuse(at + "experts", "are not computed by this device");
     if (const auto& d = m.layers[i].delta_rule) {
       if (d->key_dim > kMaxDeltaDim)
         refuse(at + "deltaRule.keyDim", "is above 512, which this device does not compute");
