@@ -23,9 +23,17 @@ const common = {
   rope_scaling: null,
 };
 
+/** Of families whose layers choose among experts. */
+const experts = z.looseObject({
+  num_experts: z.int().positive(),
+  num_experts_per_tok: z.int().positive(),
+  moe_intermediate_size: z.int().positive(),
+});
+export type ShapeExperts = z.infer<typeof experts>;
+
 /** A family whose tensors `shapeTensors` names: what a config.json must say, with the names and defaults of Hugging Face. */
 const shapeSchema = z.looseObject({
-  model_type: z.enum(["llama", "qwen3"]),
+  model_type: z.enum(["llama", "qwen3", "qwen3_moe"]),
   hidden_size: z.int().positive(),
   intermediate_size: z.int().positive(),
   num_hidden_layers: z.int().positive(),
@@ -84,6 +92,25 @@ export const modelShapes = {
     max_position_embeddings: 40960,
     rope_theta: 1000000,
   },
+  "qwen3-30b-a3b": {
+    ...common,
+    tie_word_embeddings: false,
+    architectures: ["Qwen3MoeForCausalLM"],
+    model_type: "qwen3_moe",
+    hidden_size: 2048,
+    intermediate_size: 6144,
+    moe_intermediate_size: 768,
+    num_experts: 128,
+    num_experts_per_tok: 8,
+    norm_topk_prob: true,
+    num_hidden_layers: 48,
+    num_attention_heads: 32,
+    num_key_value_heads: 4,
+    head_dim: 128,
+    vocab_size: 151936,
+    max_position_embeddings: 40960,
+    rope_theta: 1000000,
+  },
   /** Of no model: with it everything that is measured can be tried, also on a device in software. */
   tiny: {
     ...common,
@@ -111,6 +138,9 @@ export function shapeOf(name: string): Shape {
   return shapeSchema.parse(JSON.parse(readFileSync(name, "utf8")));
 }
 
+/** Null: its layers have one feed-forward each. */
+export const expertsOf = (c: Shape): ShapeExperts | null => (c.model_type === "qwen3_moe" ? experts.parse(c) : null);
+
 /** What a head is wide, in numbers. */
 export const headDimOf = (c: Shape): number => c.head_dim ?? c.hidden_size / c.num_attention_heads;
 
@@ -129,11 +159,19 @@ export function shapeTensors(c: Shape): [string, number[]][] {
       [`${at}.self_attn.v_proj.weight`, [keys, c.hidden_size]],
       [`${at}.self_attn.o_proj.weight`, [c.hidden_size, queries]],
       [`${at}.post_attention_layernorm.weight`, [c.hidden_size]],
-      [`${at}.mlp.gate_proj.weight`, [c.intermediate_size, c.hidden_size]],
-      [`${at}.mlp.up_proj.weight`, [c.intermediate_size, c.hidden_size]],
-      [`${at}.mlp.down_proj.weight`, [c.hidden_size, c.intermediate_size]],
     );
-    if (c.model_type === "qwen3")
+    const experts = expertsOf(c);
+    if (experts) out.push([`${at}.mlp.gate.weight`, [experts.num_experts, c.hidden_size]]);
+    for (let expert = 0; expert < (experts?.num_experts ?? 1); expert++) {
+      const mlp = experts ? `${at}.mlp.experts.${expert}` : `${at}.mlp`;
+      const width = experts?.moe_intermediate_size ?? c.intermediate_size;
+      out.push(
+        [`${mlp}.gate_proj.weight`, [width, c.hidden_size]],
+        [`${mlp}.up_proj.weight`, [width, c.hidden_size]],
+        [`${mlp}.down_proj.weight`, [c.hidden_size, width]],
+      );
+    }
+    if (c.model_type !== "llama")
       out.push([`${at}.self_attn.q_norm.weight`, [headDim]], [`${at}.self_attn.k_norm.weight`, [headDim]]);
   }
   out.push(["model.norm.weight", [c.hidden_size]]);

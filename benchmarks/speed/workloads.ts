@@ -1,6 +1,6 @@
 /** What is measured, the same for every program: shapes of models, prompts, tokens; and how fast the machine could be. */
 import type { MachineRate } from "../machineProbe.js";
-import { headDimOf, type Shape } from "../modelShapes.js";
+import { expertsOf, headDimOf, type Shape, type ShapeExperts } from "../modelShapes.js";
 
 /** `count` sequences decode `tokens` tokens each after `context` of them; `shared`: the context is one for all. */
 export interface DecodeWork {
@@ -203,15 +203,28 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
       [c.hidden_size, keys, rows],
     ];
     const wider: [number, number, number] = [c.hidden_size, c.intermediate_size, read];
+    const feedForward = expertsOf(c)
+      ? experts(expertsOf(c)!, read)
+      : [projections([wider, wider]), projections([[c.intermediate_size, c.hidden_size, read]])];
     return [
       projections(inputs, index === 0),
       projections([[queries, c.hidden_size, read]]),
-      projections([wider, wider]),
-      projections([[c.intermediate_size, c.hidden_size, read]]),
+      ...feedForward,
       attention(isRead),
     ];
   };
   return [...Array.from({ length: c.num_hidden_layers }, (_, index) => layer(index)).flat(), head()];
+
+  /** Of rows whose experts are drawn by chance: weights are read of those that any row has. Experts are not adapted. */
+  function experts({ num_experts: count, num_experts_per_tok: each, ...e }: ShapeExperts, rows: number): Phase[] {
+    const distinct = count * (1 - (1 - each / count) ** rows);
+    const matrices = (group: number): Phase => {
+      const one = group * e.moe_intermediate_size * c.hidden_size;
+      const both = passes(false);
+      return { bytes: both * BYTES * distinct * one, operations: both * 2 * rows * each * one };
+    };
+    return [product(c.hidden_size, count, rows), matrices(2), matrices(1)];
+  }
 
   /** `isRead`: for all tokens, not the last alone. */
   function attention(isRead: boolean): Phase {
