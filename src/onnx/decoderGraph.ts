@@ -91,7 +91,7 @@ class Decoder {
       x = this.added(x, attended, after ? `${at}.post_attention_layernorm` : null, residualScale);
       g.scope = `${at}.mlp`;
       const normed = this.norm(x, `${at}.${after ? "pre_feedforward_layernorm" : "post_attention_layernorm"}`);
-      const fed = this.feedForward(layer.feedForward, `${at}.mlp`, normed);
+      const fed = this.feedForward(layer.feedForward!, `${at}.mlp`, normed);
       x = this.added(x, fed, after ? `${at}.post_feedforward_layernorm` : null, residualScale);
     }
     g.scope = "head";

@@ -105,7 +105,7 @@ function refuseUnknown(folder: string, spec: ModelSpec): void {
     const attention = layer.attention!;
     check(`layers[${i}].attention.`, "attention", attention);
     check(`layers[${i}].attention.rope.`, "rope", attention.rope);
-    check(`layers[${i}].feedForward.`, "feedForward", layer.feedForward);
+    check(`layers[${i}].feedForward.`, "feedForward", layer.feedForward!);
   }
 }
 

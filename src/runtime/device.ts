@@ -105,12 +105,29 @@ export interface FeedForwardSpec {
   fusedGateUp: boolean;
 }
 
+/**
+ * The sum over the `perToken` experts that the router finds likeliest for a token, each a feed-forward as above without biases, times
+ * their shares in the softmax over all.
+ */
+export interface ExpertsSpec {
+  /** Of the layer. */
+  count: number;
+  perToken: number;
+  /** Of each. */
+  intermediate: number;
+  activation: "silu" | "gelu_tanh";
+  /** The shares of those that are chosen are divided by their sum. */
+  normalized: boolean;
+}
+
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */
 export interface LayerSpec {
   /** null: the layer has `deltaRule` in its place, with a recurrent state for each sequence instead of keys and values. */
   attention: AttentionSpec | null;
   deltaRule?: DeltaRuleSpec;
-  feedForward: FeedForwardSpec;
+  /** null: the layer has `experts` in its place. */
+  feedForward: FeedForwardSpec | null;
+  experts?: ExpertsSpec;
   /** Whether what attention and feed-forward put out is normalised as well. */
   norms: "before" | "before_and_after";
   /** Of what attention and feed-forward add. */

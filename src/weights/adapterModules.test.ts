@@ -3,6 +3,8 @@ import { expect, it } from "vitest";
 import { PLAIN_MODULES } from "../adapterModules.js";
 import { readAdapterFolder } from "./adapterFolder.js";
 import { targetsOf } from "./adapterModules.js";
+import { JsonFields } from "./jsonFields.js";
+import { modelSpec } from "./modelSpec.js";
 import { openWeightFolder } from "./weightFolder.js";
 
 const reference = (name: string) => fileURLToPath(new URL(`../../test/reference/models/${name}`, import.meta.url));
@@ -18,4 +20,13 @@ it("asks of every model for modules that it has", async () => {
   expect(targetsOf(fused, ["q_proj", "v_proj", "up_proj"])).toEqual(["qkv_proj", "gate_up_proj"]);
   expect(targetsOf(fused, ["down_proj", "qkv_proj"])).toEqual(["down_proj", "qkv_proj"]);
   expect((await readAdapterFolder(`${reference("phi3")}/adapter`)).spec.targets.toSorted()).toEqual(all.toSorted());
+});
+
+it("adapts of a model with experts attention, and the layers without them", () => {
+  const spec = (more: object) =>
+    modelSpec(new JsonFields("config.json", { model_type: "qwen3_moe", num_hidden_layers: 2, ...more }));
+  const attention = ["q_proj", "k_proj", "v_proj", "o_proj"];
+  expect(targetsOf(spec({}), PLAIN_MODULES)).toEqual(attention);
+  expect(targetsOf(spec({ mlp_only_layers: [1] }), PLAIN_MODULES)).toEqual([...PLAIN_MODULES]);
+  expect(targetsOf(spec({}), ["v_proj"])).toEqual(["v_proj"]);
 });

@@ -8,10 +8,12 @@ const FUSED = ["qkv_proj", "o_proj"] as const;
 const DELTA = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"] as const;
 
 /** Those that a model has. */
-function modulesOf(spec: ModelSpec): AdapterModule[] {
+export function modulesOf(spec: ModelSpec): AdapterModule[] {
   const found = new Set<AdapterModule>();
   for (const { attention, feedForward } of spec.layers) {
     for (const name of attention === null ? DELTA : attention.fusedQkv ? FUSED : SEPARATE) found.add(name);
+    // Experts have projections of the same names, which no adapter adapts.
+    if (feedForward === null) continue;
     for (const name of feedForward.fusedGateUp ? (["gate_up_proj"] as const) : (["gate_proj", "up_proj"] as const))
       found.add(name);
     found.add("down_proj");

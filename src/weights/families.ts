@@ -45,6 +45,8 @@ export interface Family {
   outputGate?: boolean;
   /** Has layers with a gated delta rule: those that `layer_types` says, or all but every `full_attention_interval`-th. */
   deltaRule?: boolean;
+  /** Has experts in the place of feed-forwards: all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`. */
+  experts?: boolean;
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
 }
@@ -157,6 +159,27 @@ const FAMILIES: Record<string, Family> = {
     headDim: 128,
     windows: { size: 4096, switched: true, layers: "last", layerTypes: true },
     defaults: { num_key_value_heads: 32 },
+  },
+  qwen3_moe: {
+    architecture: "Qwen3MoeForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: true,
+    windows: { size: 4096, switched: true, layers: "all" },
+    experts: true,
+    defaults: {
+      vocab_size: 151_936,
+      hidden_size: 2048,
+      intermediate_size: 6144,
+      num_hidden_layers: 24,
+      num_attention_heads: 32,
+      num_key_value_heads: 4,
+      max_position_embeddings: 32_768,
+      moe_intermediate_size: 768,
+      num_experts: 128,
+      num_experts_per_tok: 8,
+    },
   },
   smollm3: {
     architecture: "SmolLM3ForCausalLM",

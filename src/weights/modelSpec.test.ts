@@ -17,6 +17,13 @@ const llama = { model_type: "llama", architectures: ["LlamaForCausalLM"], ...siz
 const mistral = { ...llama, model_type: "mistral", architectures: ["MistralForCausalLM"], sliding_window: null };
 const qwen2 = { ...llama, model_type: "qwen2", architectures: ["Qwen2ForCausalLM"] };
 const qwen3 = { ...llama, model_type: "qwen3", architectures: ["Qwen3ForCausalLM"] };
+const qwen3Moe = {
+  ...qwen3,
+  model_type: "qwen3_moe",
+  architectures: ["Qwen3MoeForCausalLM"],
+  num_experts: 16,
+  moe_intermediate_size: 48,
+};
 const smollm3 = { ...llama, model_type: "smollm3", architectures: ["SmolLM3ForCausalLM"], num_hidden_layers: 5 };
 
 const parse = (config: object) => modelSpec(new JsonFields("config.json", config));
@@ -265,6 +272,54 @@ describe("modelSpec", () => {
       logitSoftCap: 0,
       layers: [{ attention: { softCap: 50, window: 4096, scale: 1 / 12 } }, { attention: { window: 0 } }],
     });
+  });
+
+  it("reads layers with experts", () => {
+    const experts = { count: 16, perToken: 8, intermediate: 48, activation: "silu", normalized: false };
+    const { layers } = parse({ ...qwen3Moe, router_aux_loss_coef: 0.1, output_router_logits: true });
+    expect(layers[1]).toMatchObject({ feedForward: null, experts, attention: { qkNorm: true, headDim: 16 } });
+    const told = { norm_topk_prob: true, num_experts_per_tok: 3 };
+    expect(parse({ ...qwen3Moe, ...told }).layers[0]!.experts).toEqual({ ...experts, normalized: true, perToken: 3 });
+    const plain = (config: object) =>
+      parse({ ...qwen3Moe, num_hidden_layers: 5, ...config }).layers.map(({ feedForward, experts }) => {
+        expect(!feedForward).toBe(Boolean(experts));
+        return feedForward?.intermediate ?? null;
+      });
+    expect(plain({ decoder_sparse_step: 2 })).toEqual([128, null, 128, null, 128]);
+    expect(plain({ mlp_only_layers: [0, 3, 9] })).toEqual([128, null, null, 128, null]);
+    expect(plain({ decoder_sparse_step: 2, mlp_only_layers: [1] })).toEqual([128, 128, 128, null, 128]);
+    expect(plain({ mlp_only_layers: null })).toEqual([null, null, null, null, null]);
+    // Written by newer versions; where both are there, transformers takes it.
+    const counted = (config: object) => parse({ ...qwen3Moe, ...config }).layers[0]!.experts!.count;
+    expect(counted({ num_experts: undefined, num_local_experts: 12 })).toBe(12);
+    expect(counted({ num_local_experts: 12 })).toBe(12);
+    const windows = (config: object) => parse({ ...qwen3Moe, ...config }).layers.map((l) => l.attention!.window);
+    expect(windows({ sliding_window: 100 })).toEqual([0, 0]);
+    // It does not look at max_window_layers.
+    expect(windows({ use_sliding_window: true, sliding_window: 100, max_window_layers: 1 })).toEqual([100, 100]);
+    const whole = parse({ model_type: "qwen3_moe" });
+    expect(whole).toMatchObject({ hidden: 2048, vocab: 151_936, maxPositions: 32_768, tiedHead: false });
+    expect(whole.layers).toHaveLength(24);
+    expect(whole.layers[0]).toMatchObject({
+      attention: { heads: 32, kvHeads: 4, headDim: 64 },
+      experts: { count: 128, perToken: 8, intermediate: 768, normalized: false },
+    });
+  });
+
+  it.each([
+    [{ num_experts: 0 }, "num_experts"],
+    [{ num_local_experts: "8" }, "num_local_experts"],
+    [{ num_experts: 4 }, "num_experts_per_tok"],
+    [{ num_experts_per_tok: 0 }, "num_experts_per_tok"],
+    [{ num_experts_per_tok: 17 }, "num_experts_per_tok"],
+    [{ moe_intermediate_size: 0 }, "moe_intermediate_size"],
+    [{ decoder_sparse_step: 0 }, "decoder_sparse_step"],
+    [{ mlp_only_layers: 1 }, "mlp_only_layers"],
+    [{ mlp_only_layers: [-1] }, "mlp_only_layers"],
+    [{ norm_topk_prob: 1 }, "norm_topk_prob"],
+    [{ hidden_act: "gelu" }, "hidden_act"],
+  ])("refuses experts as in %j", (change, field) => {
+    expect(refused({ ...qwen3Moe, ...change })).toBe(field);
   });
 
   it("reads the text of a folder that is more, with what transformers defaults to", () => {

@@ -6,6 +6,10 @@ import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, ty
 import type { JsonFields } from "./jsonFields.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
+/** Of a layer, and of a token. */
+const MAX_EXPERTS = 1024;
+const MAX_CHOSEN = 64;
+
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
   const { fields, family } = textOf(folderFields);
@@ -15,7 +19,8 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
   const layer = layerSpec(fields, family, hidden, maxPositions);
   const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
   const roped = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
-  const layers = family.deltaRule ? withDeltaRule(fields, roped) : roped;
+  const attending = family.deltaRule ? withDeltaRule(fields, roped) : roped;
+  const layers = family.experts ? withExperts(fields, attending) : attending;
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
@@ -117,6 +122,27 @@ function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
     if (types[i] === "full_attention") return layer;
     if (types[i] === "linear_attention") return { ...layer, attention: null, deltaRule };
     return fields.fail(name, `contains "${types[i]}"; known for this family are full_attention, linear_attention`);
+  });
+}
+
+/** Which layers have experts, as transformers' classes find it. */
+function withExperts(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
+  // What the newer class calls it counts before the older name.
+  const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";
+  const count = fields.integer(counted, 1, MAX_EXPERTS);
+  const perToken = fields.integer("num_experts_per_tok", 1, MAX_CHOSEN);
+  if (perToken > count) fields.fail("num_experts_per_tok", `is ${perToken}, more than ${counted} (${count})`);
+  const step = fields.integer("decoder_sparse_step", 1, 1024, 1);
+  const plain = fields.get("mlp_only_layers") ?? [];
+  if (!Array.isArray(plain) || !plain.every((layer) => Number.isInteger(layer) && layer >= 0)) {
+    fields.fail("mlp_only_layers", "must be a list of layers' numbers, from 0 on");
+  }
+  const intermediate = fields.integer("moe_intermediate_size", 1, 2 ** 17);
+  const normalized = fields.boolean("norm_topk_prob", false);
+  return layers.map((layer, i) => {
+    if (plain.includes(i) || (i + 1) % step !== 0) return layer;
+    const { activation } = layer.feedForward!;
+    return { ...layer, feedForward: null, experts: { count, perToken, intermediate, activation, normalized } };
   });
 }
 

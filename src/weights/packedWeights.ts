@@ -3,6 +3,7 @@
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import { type PackedTensor, type Packing, quantizedFormats, type TensorLocation } from "../runtime/runtime.js";
+import { isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
 import type { JsonFields } from "./jsonFields.js";
 import type { StoredTensor } from "./safetensorsHeader.js";
@@ -132,12 +133,13 @@ export async function takePacked(
   const codes = take("codes");
   const [outputs, inputs] = shape;
   if (!codes || outputs === undefined || inputs === undefined) return null;
-  const [scales, zeros, order] = [take("scales"), take("zeros"), take("order")];
-  found.delete(`${module}.weight_shape`);
   const fail = (part: keyof (typeof PARTS)["awq"], file: string, problem: string): never => {
     const tensor = `${module}.${PARTS[packing][part]}`;
     throw new ModelFileError(file, `${tensor} ${problem}`, { param: tensor });
   };
+  if (isRouter(name)) return fail("codes", codes.file, `is a quantised router, which is not computed: ${INSTEAD}`);
+  const [scales, zeros, order] = [take("scales"), take("zeros"), take("order")];
+  found.delete(`${module}.weight_shape`);
   if (!scales) return fail("scales", codes.file, "is missing");
   if (!zeros && packing !== "compressed_tensors") return fail("zeros", codes.file, "is missing");
 

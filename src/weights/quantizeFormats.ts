@@ -2,6 +2,7 @@
 
 import { type ModelSpec, type QuantizedFormatName, weightTensors } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
+import { isRouter } from "./expertTensors.js";
 
 /** Numbers of a block. */
 export const SMALL_BLOCK = 32;
@@ -9,12 +10,12 @@ const SUPER_BLOCK = 256;
 
 /**
  * "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it (the head, the values and
- * the outputs of the feed-forward) in Q6_K, or Q8_0. Matrices whose rows are no multiple of 32 stay as they are.
+ * the outputs of the feed-forward) in Q6_K, or Q8_0. Routers, and matrices whose rows are no multiple of 32, stay as they are.
  */
 export function formatsByMatrix(config: ModelSpec, quantization: Quantization): ModelSpec["quantized"] {
   return weightTensors(config).flatMap(({ name, shape }) => {
     const columns = shape[1];
-    if (columns === undefined || columns % SMALL_BLOCK !== 0) return [];
+    if (columns === undefined || columns % SMALL_BLOCK !== 0 || isRouter(name)) return [];
     return [{ tensor: name, format: quantization === "q8" ? "Q8_0" : fourBits(name, columns) }];
   });
 }

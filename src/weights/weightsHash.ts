@@ -29,7 +29,8 @@ function said(value: unknown): string {
 function identity(spec: ModelSpec): string {
   const { hidden, vocab, maxPositions, layers, rmsEps, tiedHead, ...whole } = spec;
   const { attention, feedForward, norms, residualScale } = layers[0]!;
-  if (attention === null || layers.some(({ deltaRule }) => deltaRule)) return said(spec);
+  const isLater = layers.some(({ deltaRule, experts }) => deltaRule || experts);
+  if (attention === null || feedForward === null || isLater) return said(spec);
   const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap, fusedQkv } =
     attention;
   const { outputGate } = attention;

@@ -164,7 +164,7 @@ function modelMetadata(config: ModelSpec, { name, gemma }: NamedArchitecture) {
   set("block_count", { uint32: config.layers.length });
   set("context_length", { uint32: config.maxPositions });
   set("embedding_length", { uint32: config.hidden });
-  set("feed_forward_length", { uint32: feedForward.intermediate });
+  set("feed_forward_length", { uint32: feedForward!.intermediate });
   set("vocab_size", { uint32: config.vocab });
   set("attention.head_count", { uint32: attention.heads });
   set("attention.head_count_kv", { uint32: attention.kvHeads });
