@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
-import { ggufConfig } from "./ggufConfig.js";
+import { ggufConfig, ggufTensorName } from "./ggufConfig.js";
 import type { GgufTensor, GgufValue } from "./ggufFile.js";
 
 const sizes: Record<string, GgufValue> = {
@@ -33,4 +33,27 @@ it("reads all that a file says of YaRN, or refuses it", () => {
     expect(read).toThrow(ModelFileError);
     expect(read).toThrow(expect.objectContaining({ param }));
   }
+});
+
+it("reads layers with experts", () => {
+  const keys = { "general.architecture": "qwen3moe", "qwen3moe.expert_count": 8, "qwen3moe.expert_used_count": 2 };
+  const own = Object.entries(sizes)
+    .filter(([key]) => key.startsWith("qwen2.") && !key.includes("scaling"))
+    .map(([key, value]) => [key.replace("qwen2", "qwen3moe"), value] as const);
+  const config = (more: Record<string, GgufValue>) => {
+    const metadata = new Map(Object.entries({ ...Object.fromEntries(own), ...keys, ...more }));
+    return ggufConfig({ file: "model.gguf", metadata, tensors: new Map([["token_embd.weight", embedding]]) }, {});
+  };
+  const width = "qwen3moe.expert_feed_forward_length";
+  expect(config({ [width]: 48 })).toMatchObject({
+    model_type: "qwen3_moe",
+    num_experts: 8,
+    num_experts_per_tok: 2,
+    moe_intermediate_size: 48,
+    norm_topk_prob: true,
+  });
+  expect(() => config({})).toThrow(expect.objectContaining({ name: "ModelFileError", param: width }));
+  const place = "model.layers.3.mlp";
+  expect(ggufTensorName(`${place}.experts.down_proj.weight`, {})).toBe("blk.3.ffn_down_exps.weight");
+  expect(ggufTensorName(`${place}.gate.weight`, {})).toBe("blk.3.ffn_gate_inp.weight");
 });

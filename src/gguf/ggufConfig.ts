@@ -46,6 +46,8 @@ interface Architecture {
   modelType: string;
   /** Rows of q and k stand in the order of rotary pairs, and not of their halves. */
   interleaved: boolean;
+  /** All its layers have experts, whose shares are divided by their sum. */
+  experts?: boolean;
   /** Only a part of a head turns. */
   turnsPart?: boolean;
   /** Has norms after attention and feed-forward too, and windows, caps and scales as Gemma has them. */
@@ -66,6 +68,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   llama: { modelType: "llama", interleaved: true },
   qwen2: { modelType: "qwen2", interleaved: false },
   qwen3: { modelType: "qwen3", interleaved: false },
+  qwen3moe: { modelType: "qwen3_moe", interleaved: false, experts: true },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -155,6 +158,14 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
           attention_multiplier: number("attention.scale") ?? 1 / Math.sqrt(headDim),
           residual_multiplier: number("residual_scale") ?? 1,
           logits_scaling: number("logit_scale") ?? 1,
+        }
+      : {}),
+    ...(architecture.experts
+      ? {
+          num_experts: required("expert_count"),
+          num_experts_per_tok: required("expert_used_count"),
+          moe_intermediate_size: required("expert_feed_forward_length"),
+          norm_topk_prob: true,
         }
       : {}),
     ...(architecture.gemma
@@ -284,6 +295,10 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "mlp.up_proj": "ffn_up",
   "mlp.down_proj": "ffn_down",
   "mlp.gate_up_proj": "ffn_up",
+  "mlp.gate": "ffn_gate_inp",
+  "mlp.experts.gate_proj": "ffn_gate_exps",
+  "mlp.experts.up_proj": "ffn_up_exps",
+  "mlp.experts.down_proj": "ffn_down_exps",
   input_layernorm: "attn_norm",
   post_attention_layernorm: "ffn_norm",
 };
@@ -294,7 +309,7 @@ const GEMMA_NAMES: Readonly<Record<string, string>> = {
   post_feedforward_layernorm: "post_ffw_norm",
 };
 
-/** The name in GGUF of a tensor that Hugging Face calls `name`. */
+/** The name in GGUF of a tensor that Hugging Face calls `name`, without the number of an expert. */
 export function ggufTensorName(name: string, { gemma }: Pick<NamedArchitecture, "gemma">): string {
   const layer = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/.exec(name);
   if (!layer) return WHOLE_NAMES[name] ?? name;

@@ -12,6 +12,7 @@ import {
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import { expertMatrix, isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
@@ -35,7 +36,8 @@ export async function readGgufWeights(file: string): Promise<GgufWeights> {
   const spec = { ...modelSpec(await configOf(gguf)), normAddsOne: false };
   const tensors = matchTensors(gguf, spec);
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
-  const floats = tensors.filter(({ shape, dtype }) => shape.length > 1 && isFloatType(dtype));
+  // Routers are in float32 beside whatever.
+  const floats = tensors.filter(({ name, shape, dtype }) => shape.length > 1 && isFloatType(dtype) && !isRouter(name));
   const dtype = floats.length > 0 && floats.every(({ dtype }) => dtype === "F32") ? "float32" : "bfloat16";
   return { config: quantized.length > 0 ? { ...spec, quantized } : spec, tensors, dtype };
 }
@@ -52,24 +54,30 @@ async function configOf(gguf: GgufFile): Promise<JsonFields> {
 function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   const architecture = architectureOf(new GgufFields(gguf));
   const { interleaved } = architecture;
-  const left = new Map(gguf.tensors);
-  for (const name of Object.values(ROPE_FACTORS)) left.delete(name);
+  const used = new Set<string>(Object.values(ROPE_FACTORS));
   const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
-    const stored = ggufTensorName(name, architecture);
-    const tensor = left.get(stored);
+    const matrix = expertMatrix(name);
+    const stored = ggufTensorName(matrix?.stacked ?? name, architecture);
+    const tensor = gguf.tensors.get(stored);
     if (!tensor) throw new ModelFileError(gguf.file, `lacks the tensor ${stored}`, { param: stored });
-    left.delete(stored);
+    used.add(stored);
     const fail = (problem: string) => new ModelFileError(tensor.file, `${stored} ${problem}`, { param: stored });
-    if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
-      throw fail(`has shape [${tensor.shape}], the metadata asks for [${shape}]`);
+    const count = matrix && spec.layers[matrix.layer]!.experts!.count;
+    const wanted = count === null ? shape : [count, ...shape];
+    if (tensor.shape.length !== wanted.length || tensor.shape.some((size, i) => size !== wanted[i])) {
+      throw fail(`has shape [${tensor.shape}], the metadata asks for [${wanted}]`);
     }
-    if (shape.length === 1 && !isFloatType(tensor.type))
-      throw fail(`is of the type ${tensor.type}, which vectors cannot have`);
-    const { file, offset, bytes, type } = tensor;
+    const { file, offset, type } = tensor;
+    if (!isFloatType(type) && (shape.length === 1 || isRouter(name))) {
+      throw fail(`is of the type ${type}, which ${shape.length === 1 ? "vectors" : "routers"} cannot have`);
+    }
+    const bytes = tensor.bytes / (count ?? 1);
     const heads = interleaved ? interleavedHeads(name, spec) : null;
-    return { name, file, offset, bytes, dtype: type, shape, ...(heads && { interleavedHeads: heads }) };
+    const place = { file, offset: offset + bytes * (matrix?.expert ?? 0), bytes };
+    return { name, ...place, dtype: type, shape, ...(heads && { interleavedHeads: heads }) };
   });
-  for (const [name, { file }] of left) {
+  for (const [name, { file }] of gguf.tensors) {
+    if (used.has(name)) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
   return tensors;

@@ -15,6 +15,7 @@ import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
 import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
 import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
 import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
+import { expertMatrix, isRouter } from "./expertTensors.js";
 import { isFloatType, narrow } from "./floats.js";
 import { interleavedHeads } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
@@ -66,7 +67,7 @@ export async function writeGgufModel(
   const merged = await MergedTensors.open(source, adapter);
   try {
     const { config } = merged;
-    const typed = merged.tensors.map((tensor) => ({ tensor, type: typeOf(tensor, dtype) }));
+    const typed = stacked(merged.tensors).map((tensor) => ({ tensor, type: typeOf(tensor, dtype) }));
     const { metadata, factors } = modelMetadata(config, architecture);
     metadata.set("general.name", { string: name });
     metadata.set("general.file_type", { uint32: FILE_TYPES[dtype ?? storedDtype(typed)] });
@@ -78,7 +79,7 @@ export async function writeGgufModel(
     const tensors = typed.map(({ tensor, type }): WrittenTensor => {
       const heads = architecture.interleaved ? interleavedHeads(tensor.name, config) : null;
       const values = () => {
-        const stored = merged.values(tensor);
+        const stored = valuesOf(tensor, merged);
         if (config.normAddsOne && tensor.name.endsWith("norm.weight")) return plusOne(stored);
         return heads === null ? stored : inPairs(stored, tensor.shape, heads);
       };
@@ -155,6 +156,7 @@ function modelMetadata(config: ModelSpec, { name, gemma }: NamedArchitecture) {
   const windowed = attentions.find(({ window }) => window > 0);
   const attention = attentions.find(({ window }) => window === 0) ?? attentions[0]!;
   const { feedForward, residualScale } = config.layers[0]!;
+  const experts = config.layers.find((layer) => layer.experts)?.experts;
   const { rope, headDim } = attention;
   const fields = new Map<string, TypedValue>([
     ["general.architecture", { string: name }],
@@ -164,7 +166,14 @@ function modelMetadata(config: ModelSpec, { name, gemma }: NamedArchitecture) {
   set("block_count", { uint32: config.layers.length });
   set("context_length", { uint32: config.maxPositions });
   set("embedding_length", { uint32: config.hidden });
-  set("feed_forward_length", { uint32: feedForward!.intermediate });
+  if (experts) {
+    set("expert_count", { uint32: experts.count });
+    set("expert_used_count", { uint32: experts.perToken });
+    set("expert_feed_forward_length", { uint32: experts.intermediate });
+  }
+  // Where all layers have experts: what a token sees of them.
+  const width = feedForward?.intermediate ?? experts!.intermediate * experts!.perToken;
+  set("feed_forward_length", { uint32: width });
   set("vocab_size", { uint32: config.vocab });
   set("attention.head_count", { uint32: attention.heads });
   set("attention.head_count_kv", { uint32: attention.kvHeads });
@@ -255,17 +264,46 @@ function difference(a: unknown, b: unknown, path: string): string | null {
 
 const FLOATS = { float32: "F32", float16: "F16", bfloat16: "BF16" } as const;
 
-/** Vectors are of float32 in every such file; rows that are no whole blocks are not quantised. */
-function typeOf({ name, shape, dtype: stored }: FloatTensorLocation, dtype: GgufDtype | undefined): GgufType {
-  const columns = shape[1];
-  if (columns === undefined) return "F32";
-  if (dtype === undefined) return stored;
+/** A tensor as it is written: one of the model, or the matrices of all experts of a layer, one after the other. */
+interface Stacked {
+  name: string;
+  shape: readonly number[];
+  parts: FloatTensorLocation[];
+}
+
+function stacked(tensors: readonly FloatTensorLocation[]): Stacked[] {
+  const found = new Map<string, FloatTensorLocation[]>();
+  for (const tensor of tensors) {
+    const matrix = expertMatrix(tensor.name);
+    const name = matrix?.stacked ?? tensor.name;
+    const parts = found.get(name) ?? [];
+    parts[matrix?.expert ?? 0] = tensor;
+    found.set(name, parts);
+  }
+  return Array.from(found, ([name, parts]) => {
+    const { shape } = parts[0]!;
+    return { name, parts, shape: name === parts[0]!.name ? shape : [parts.length, ...shape] };
+  });
+}
+
+async function* valuesOf({ parts }: Stacked, merged: MergedTensors): AsyncGenerator<Float64Array> {
+  for (const part of parts) yield* merged.values(part);
+}
+
+/** Vectors and routers are of float32 in every such file; rows that are no whole blocks are not quantised. */
+function typeOf({ name, shape, parts }: Stacked, dtype: GgufDtype | undefined): GgufType {
+  const columns = shape.at(-1)!;
+  if (shape.length === 1 || isRouter(name)) return "F32";
+  if (dtype === undefined) {
+    const stored = parts[0]!.dtype;
+    return parts.every((part) => part.dtype === stored) ? stored : "F32";
+  }
   if (dtype === "float32" || dtype === "float16" || dtype === "bfloat16") return FLOATS[dtype];
   if (columns % SMALL_BLOCK !== 0) return "F16";
   return dtype === "q8_0" ? "Q8_0" : dtype === "q4_0" ? "Q4_0" : fourBits(name, columns);
 }
 
-function storedDtype(typed: readonly { tensor: FloatTensorLocation; type: GgufType }[]): GgufDtype {
+function storedDtype(typed: readonly { tensor: Stacked; type: GgufType }[]): GgufDtype {
   const { type } = typed.find(({ tensor }) => tensor.shape.length > 1)!;
   return type === "F32" ? "float32" : type === "F16" ? "float16" : "bfloat16";
 }
