@@ -140,6 +140,7 @@ it.each<[string, object]>([
   ["modules_to_save", { modules_to_save: ["lm_head"] }],
   ["rank_pattern", { rank_pattern: { q_proj: 4 } }],
   ["alpha_pattern", { alpha_pattern: { q_proj: 4 } }],
+  ["target_parameters", { target_parameters: ["mlp.experts.gate_up_proj"], rank_pattern: { gate_up_proj: 4 } }],
   ["fan_in_fan_out", { fan_in_fan_out: true }],
   ["init_lora_weights", { init_lora_weights: "pissa" }],
   ["target_modules", { target_modules: ["lm_head"] }],
@@ -184,4 +185,20 @@ it("refuses tensors that fit no projection or not the rank", async () => {
   rmSync(file);
   writeFileSync(join(folder, "adapter_model.bin"), "");
   await expect(readAdapterFolder(folder)).rejects.toThrow(/adapter_model\.bin is not read/);
+});
+
+it("says that experts are not adapted", async () => {
+  const file = join(folder, "adapter_model.safetensors");
+  const { tensors } = await readSafetensors(file);
+  const [, tensor] = [...tensors][0]!;
+  for (const place of ["experts.3.gate_proj", "experts.base_layer", "gate"]) {
+    const name = `base_model.model.model.layers.0.mlp.${place}.lora_A.weight`;
+    await writeSafetensors(file, new Map(tensors).set(name, tensor));
+    const refused = { name: "ModelFileError", param: name, message: expect.stringContaining("experts") };
+    await expect(readAdapterFolder(folder)).rejects.toMatchObject(refused);
+  }
+  for (const target_parameters of [["gate_up_proj"], ["mlp.experts.down_proj"], ["gate.weight"]]) {
+    editConfig({ target_parameters });
+    await expect(readAdapterFolder(folder)).rejects.toThrow(/target_parameters is .*experts/);
+  }
 });

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
+import { modulesOf } from "./adapterModules.js";
 import { towerNamed } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
 import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
@@ -18,6 +19,10 @@ const PLACES = Object.entries(ADAPTER_MODULES).map(([name, place]) => `${place}\
 const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
 );
+
+const OF_EXPERTS = /\.mlp\.(experts|gate)\./;
+const EXPERT_PARAMETER = /^(gate_up_proj|down_proj)$|(^|\.)(experts|gate)\./;
+const EXPERTS_STAY = "adapts experts or their router, which is not supported: adapt the attention of such a model";
 
 /** Options of PEFT under which an adapter means something else; each must be absent, false, null or empty. */
 const UNSUPPORTED = [
@@ -76,7 +81,10 @@ export async function readAdapterFolder(folder: string, model?: ModelSpec): Prom
         .replace(/\.(lora_[AB])\.default\.weight$/, ".$1.weight")
         .replace(/^(base_model\.model\.)(model\.language_model|language_model\.model)\./, "$1model.");
       const [, place, side] = TENSOR_NAME.exec(name) ?? [];
-      if (!place) throw new ModelFileError(file, `${own} is no LoRA tensor of a known projection`, { param: own });
+      if (!place) {
+        const message = OF_EXPERTS.test(name) ? EXPERTS_STAY : "is no LoRA tensor of a known projection";
+        throw new ModelFileError(file, `${own} ${message}`, { param: own });
+      }
       const rank = shape[side === "A" ? 0 : 1];
       if (shape.length !== 2 || rank !== spec.rank) {
         const message = `${own} has shape [${shape}], which does not fit the rank ${spec.rank} of ${CONFIG_FILE}`;
@@ -91,6 +99,11 @@ export async function readAdapterFolder(folder: string, model?: ModelSpec): Prom
   });
   const tensors: NamedTensors = new Map([...read].map(([own, tensor]) => [names.get(own)!, tensor]));
   if (spec.targets.length === 0 || mayLeaveOut) spec.targets = MODULES.filter((name) => found.has(name));
+  // Of projections that experts alone have, programs that keep them as parameters write no tensors, though they were asked for.
+  if (model?.layers.some(({ experts }) => experts)) {
+    const own: string[] = modulesOf(model);
+    spec.targets = spec.targets.filter((name) => found.has(name) || own.includes(name));
+  }
   if (spec.targets.length === 0) throw new ModelFileError(file, "has no tensors");
   return { spec, tensors, mayLeaveOut };
 }
@@ -133,6 +146,11 @@ export async function readAdapterSpec(folder: string): Promise<AdapterSpec> {
 function adapterSpec(fields: JsonFields): AdapterSpec {
   const type = fields.string("peft_type");
   if (type !== "LORA") fields.fail("peft_type", `is "${type}"; only LORA is supported`);
+  // Experts are told by it in newer versions, also where their modules were asked for.
+  const parameters = fields.get("target_parameters");
+  if (Array.isArray(parameters) && parameters.some((name) => EXPERT_PARAMETER.test(name))) {
+    fields.fail("target_parameters", `is ${JSON.stringify(parameters)}: it ${EXPERTS_STAY}`);
+  }
   for (const name of UNSUPPORTED) {
     if (!isEmpty(fields.get(name))) fields.fail(name, `is ${JSON.stringify(fields.get(name))}, which is not supported`);
   }
