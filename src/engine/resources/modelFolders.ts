@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, rmdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { ADAPTER_MODULES, type AdapterModule } from "../../adapterModules.js";
 import { ValidationError } from "../../errors.js";
 import { throwingDiskFull } from "../../fullDisk.js";
 import { isGguf } from "../../gguf/ggufFile.js";
@@ -14,6 +15,7 @@ import { readTokenizerFolder } from "../../text/index.js";
 import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
+import { familyNamed } from "../../weights/families.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
 import { readModelConfig } from "../../weights/modelConfig.js";
 import { writeGgufAdapter, writeGgufModel } from "../../weights/writeGgufModel.js";
@@ -70,6 +72,8 @@ export const exportCheckpoint = throwingDiskFull(
       } else {
         const type = (await readModelConfig(base.folder)).string("model_type");
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name, type);
+        const isFedForward = (target: string) => ADAPTER_MODULES[target as AdapterModule] === "mlp";
+        if (familyNamed(type)?.experts && adapter.spec.targets.some(isFedForward)) warnings.push(TAKEN_FOR_EXPERTS);
       }
       await flushTree(temporary);
       signal?.throwIfAborted();
@@ -87,6 +91,9 @@ const GGUF_DTYPES = ["float32", "float16", "bfloat16", "q8_0", "q4_0", "q4_k_m"]
 
 const SPLITS_OTHERWISE =
   "llama.cpp has no name for how this model's tokenizer splits texts, and reads them otherwise: give it token ids. anneal reads the file as it is.";
+
+const TAKEN_FOR_EXPERTS =
+  "peft takes gate_proj, up_proj and down_proj of this model for its experts', beside transformers 5 and later, and leaves those of its other layers out: export it as merged. anneal reads the adapter as it is.";
 
 async function vocabularySource({ folder, tokenizer, generationConfig }: BaseModel): Promise<VocabularySource> {
   const { tokenizer: whole, vocabulary, addedTokens, specialTokens, chatTemplates } = await readTokenizerFolder(folder);
