@@ -3,7 +3,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { elementCount } from "../elementCount.js";
-import { ConflictError, ModelFileError } from "../errors.js";
+import { BadRequestError, ConflictError, ModelFileError } from "../errors.js";
 import { throwingDiskFull } from "../fullDisk.js";
 import type { Trainer } from "../runtime/runtime.js";
 import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
@@ -85,6 +85,12 @@ export async function openFullWeights(
     throw new ConflictError(`the weights of ${base.id} are quantised: all of them cannot be trained, an adapter can`, {
       code: "weights_quantized",
       hint: "open the engine with the model as floats",
+    });
+  }
+  if (base.device.config.layers.some(({ experts }) => experts)) {
+    throw new BadRequestError(`${base.id} has experts: all of its weights cannot be trained, an adapter can`, {
+      code: "experts_untrained",
+      param: "weights",
     });
   }
   const saved = savedModels.latestOf(modelId);
