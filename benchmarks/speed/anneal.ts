@@ -86,7 +86,8 @@ async function prefill({ context }: PrefillWork) {
 let trainer: Trainer | undefined;
 
 async function trainerOf(rank: number): Promise<Trainer> {
-  const targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+  const targets = ["q_proj", "k_proj", "v_proj", "o_proj"];
+  if (config.layers.every(({ experts }) => !experts)) targets.push("gate_proj", "up_proj", "down_proj");
   trainer ??= await model.trainAdapter({ rank, alpha: 2 * rank, rslora: false, targets }, { seed: 1n });
   return trainer;
 }

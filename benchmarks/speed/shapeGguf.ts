@@ -5,9 +5,10 @@ import { ggufTensorName } from "../../src/gguf/ggufConfig.js";
 import type { GgufType } from "../../src/gguf/ggufFile.js";
 import { type TypedValue, writeGguf } from "../../src/gguf/writeGguf.js";
 import { quantizeNumbers } from "../../src/runtime/runtime.js";
+import { expertMatrix, isRouter } from "../../src/weights/expertTensors.js";
 import { widen } from "../../src/weights/floats.js";
 import { fourBits } from "../../src/weights/quantizeFormats.js";
-import { headDimOf, type Shape } from "../modelShapes.js";
+import { expertsOf, headDimOf, type Shape } from "../modelShapes.js";
 
 /** As `anneal export` names them. */
 export type ShapeType = "bfloat16" | "q8_0" | "q4_k_m";
@@ -16,8 +17,8 @@ const FILE_TYPES: Record<ShapeType, number> = { bfloat16: 32, q8_0: 7, q4_k_m: 1
 const PIECE = 2 ** 20; // numbers that are converted at once
 
 function typeOf(name: string, shape: readonly number[], type: ShapeType): GgufType {
-  const columns = shape[1];
-  if (columns === undefined) return "F32";
+  if (shape.length === 1 || isRouter(name)) return "F32";
+  const columns = shape.at(-1)!;
   return type === "bfloat16" ? "BF16" : type === "q8_0" ? "Q8_0" : fourBits(name, columns);
 }
 
@@ -33,16 +34,25 @@ export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): 
   const list = Object.entries(
     JSON.parse(header.toString()) as Record<string, { shape: number[]; data_offsets: [number, number] }>,
   );
-  const tensors = list.map(([name, { shape: dimensions, data_offsets: places }]) => {
+  // The matrices of all experts of a layer are one tensor.
+  const parts = new Map<string, typeof list>();
+  for (const entry of list) {
+    const name = expertMatrix(entry[0])?.stacked ?? entry[0];
+    parts.set(name, [...(parts.get(name) ?? []), entry]);
+  }
+  const tensors = Array.from(parts, ([name, stacked]) => {
+    const { shape: own } = stacked[0]![1];
+    const dimensions = stacked[0]![0] === name ? own : [stacked.length, ...own];
     const stored = typeOf(name, dimensions, type);
     function* content(): Generator<Uint8Array> {
-      for (let at = places[0]; at < places[1]; at += 2 * PIECE) {
-        const data = new Uint8Array(Math.min(2 * PIECE, places[1] - at));
-        readSync(source, data, 0, data.length, 8 + header.length + at);
-        if (stored === "BF16") yield data;
-        else if (stored === "F32") yield new Uint8Array(widen("BF16", data).buffer);
-        else yield quantizeNumbers(stored, widen("BF16", data));
-      }
+      for (const [, { data_offsets: places }] of stacked)
+        for (let at = places[0]; at < places[1]; at += 2 * PIECE) {
+          const data = new Uint8Array(Math.min(2 * PIECE, places[1] - at));
+          readSync(source, data, 0, data.length, 8 + header.length + at);
+          if (stored === "BF16") yield data;
+          else if (stored === "F32") yield new Uint8Array(widen("BF16", data).buffer);
+          else yield quantizeNumbers(stored, widen("BF16", data));
+        }
     }
     return { name: ggufTensorName(name, {}), shape: dimensions, type: stored, content };
   });
@@ -54,7 +64,8 @@ export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): 
 }
 
 function metadataOf(c: Shape, type: ShapeType): Map<string, TypedValue> {
-  const kind = c.model_type;
+  const kind = c.model_type.replaceAll("_", "");
+  const experts = expertsOf(c);
   const headDim = headDimOf(c);
   return new Map<string, TypedValue>([
     ["general.architecture", { string: kind }],
@@ -64,6 +75,13 @@ function metadataOf(c: Shape, type: ShapeType): Map<string, TypedValue> {
     [`${kind}.context_length`, { uint32: c.max_position_embeddings }],
     [`${kind}.embedding_length`, { uint32: c.hidden_size }],
     [`${kind}.feed_forward_length`, { uint32: c.intermediate_size }],
+    ...(experts
+      ? ([
+          [`${kind}.expert_count`, { uint32: experts.num_experts }],
+          [`${kind}.expert_used_count`, { uint32: experts.num_experts_per_tok }],
+          [`${kind}.expert_feed_forward_length`, { uint32: experts.moe_intermediate_size }],
+        ] as [string, TypedValue][])
+      : []),
     [`${kind}.attention.head_count`, { uint32: c.num_attention_heads }],
     [`${kind}.attention.head_count_kv`, { uint32: c.num_key_value_heads }],
     [`${kind}.attention.key_length`, { uint32: headDim }],

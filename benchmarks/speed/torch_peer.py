@@ -72,7 +72,9 @@ def adapted(work):
     global kept, trained
     kept = None
     if trained is None:
-        targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        targets = ["q_proj", "k_proj", "v_proj", "o_proj"]
+        if not hasattr(model.config, "num_experts_per_tok"):
+            targets += ["gate_proj", "up_proj", "down_proj"]
         config = peft.LoraConfig(r=work["rank"], lora_alpha=2 * work["rank"], target_modules=targets)
         wrapped = peft.get_peft_model(model, config).train()
         parameters = [p for p in wrapped.parameters() if p.requires_grad]
