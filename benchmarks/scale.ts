@@ -187,15 +187,14 @@ const spec = (shape: Shape) => modelSpec(new JsonFields("config.json", SHAPES[sh
 /** Of adapters of all modules, float32. */
 function adapterBytes(shape: Shape, rank: number): number {
   const { hidden, layers } = spec(shape);
-  return layers.reduce((sum, { attention: attends, feedForward: { intermediate } }) => {
+  return layers.reduce((sum, { attention: attends, feedForward }) => {
     const attention = attends!;
     const [queries, keys] = [attention.heads * attention.headDim, attention.kvHeads * attention.headDim];
     const sides = [
       hidden + queries,
       2 * (hidden + keys),
       queries + hidden,
-      2 * (hidden + intermediate),
-      intermediate + hidden,
+      ...(feedForward ? [2 * (hidden + feedForward.intermediate), feedForward.intermediate + hidden] : []),
     ];
     return sum + 4 * rank * sides.reduce((a, b) => a + b, 0);
   }, 0);
