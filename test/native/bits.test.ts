@@ -114,6 +114,8 @@ describe.each(
       "ministral3_odd",
       "qwen3_5",
       "qwen3_5_odd",
+      "qwen3_moe",
+      "qwen3_moe_odd",
     ] as const,
     (name) => name === "gemma3_odd" || name === "qwen3_5",
   ).flatMap((name) =>

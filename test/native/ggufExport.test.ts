@@ -41,7 +41,7 @@ const vocabulary: VocabularySource = {
 };
 
 const WRITTEN: readonly Case[] = [
-  ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "smollm3", "granite"] as const),
+  ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "granite"] as const),
   ...(["gemma2", "gemma3_odd", "phi3", "phi3_odd", "phi3_plain"] as const),
 ];
 

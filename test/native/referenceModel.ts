@@ -46,11 +46,16 @@ export const CASES = [
   "qwen3_5",
   "qwen3_5_odd",
   "qwen3_5_tower",
+  "qwen3_moe",
+  "qwen3_moe_odd",
 ] as const;
 export type Case = (typeof CASES)[number];
 
 /** Those with layers that have a recurrent state, which the processor alone computes. */
 export const isRecurrent = (name: Case) => name.startsWith("qwen3_5");
+
+/** Those with layers that choose among experts, which the processor alone computes, and whose weights are not trained. */
+export const hasExperts = (name: Case) => name.includes("_moe");
 
 export function caseFolder(name: Case): string {
   return fileURLToPath(new URL(`../reference/models/${name}`, import.meta.url));

@@ -5,7 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { type OnnxOptions, writeOnnxFolder } from "../../src/onnx/writeOnnxFolder.js";
-import { CASES, type Case, caseAdapter, caseFolder, expected, isRecurrent } from "../native/referenceModel.js";
+import {
+  CASES,
+  type Case,
+  caseAdapter,
+  caseFolder,
+  expected,
+  hasExperts,
+  isRecurrent,
+} from "../native/referenceModel.js";
 import { DecoderSession } from "./session.js";
 
 const folder = mkdtempSync(join(tmpdir(), "onnx-"));
@@ -32,7 +40,11 @@ it.each(CASES.filter(isRecurrent))("refuses %s by name", async (name) => {
   );
 });
 
-describe.each(CASES.filter((name) => !isRecurrent(name)))("%s", (name) => {
+it.each(CASES.filter(hasExperts))("refuses %s by name", async (name) => {
+  await expect(written(name, NO_ADAPTER)).rejects.toThrow(/layers\[0\]\.experts .*not written/);
+});
+
+describe.each(CASES.filter((name) => !isRecurrent(name) && !hasExperts(name)))("%s", (name) => {
   const reference = expected(name);
   const rows = reference.rows.map((row) => [...row]);
 

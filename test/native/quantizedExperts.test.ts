@@ -1,0 +1,244 @@
+// Models with experts in quantised formats: GGUF files of another program against what PyTorch computes with their dequantised weights
+// (see test/reference/quantized_experts/make.py), and folders of packed weights against the same without experts.
+
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { Random } from "../../models/recipe/random.js";
+import type { VocabularySource } from "../../src/gguf/vocabularyMetadata.js";
+import { type DeviceModel, type NamedTensors, openRuntime, weightTensors } from "../../src/runtime/runtime.js";
+import { readModelConfig } from "../../src/weights/modelConfig.js";
+import { modelSpec } from "../../src/weights/modelSpec.js";
+import { safetensorsHeader, writeSafetensors } from "../../src/weights/safetensors.js";
+import { readSafetensorsHeader } from "../../src/weights/safetensorsHeader.js";
+import { openWeightFiles } from "../../src/weights/weightFolder.js";
+import { writeGgufModel } from "../../src/weights/writeGgufModel.js";
+import { PACKED, packedFolder, packedTokens } from "./packedModel.js";
+import { expected, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+
+const folder = mkdtempSync(join(tmpdir(), "anneal-experts-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function load(
+  { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
+  kernelSet?: string,
+): Promise<DeviceModel> {
+  return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16, ...(kernelSet && { kernelSet }) });
+}
+
+async function logprobsOf(path: string, tokens: Int32Array, quantization?: "q8" | "q4"): Promise<Float32Array> {
+  const device = await load(await openWeightFiles(path, quantization));
+  try {
+    return await promptLogprobs(device, tokens);
+  } finally {
+    device.close();
+  }
+}
+
+describe("a GGUF file", () => {
+  const {
+    facts,
+    path,
+    tensor: wanted,
+  } = recorded<{ tokens: number[]; rank: number; alpha: number }>("quantized_experts");
+  const tokens = Int32Array.from(facts.tokens);
+  const spec = {
+    rank: facts.rank,
+    alpha: facts.alpha,
+    rslora: false,
+    targets: ["q_proj", "k_proj", "v_proj", "o_proj"],
+  };
+  const adapter: NamedTensors = new Map(
+    Object.keys(facts.tensors)
+      .filter((name) => name.startsWith("base_model."))
+      .map((name) => [name, wanted(name)]),
+  );
+  let weights: Awaited<ReturnType<typeof openWeightFiles>>;
+  let model: DeviceModel;
+  beforeAll(async () => {
+    weights = await openWeightFiles(path("model.gguf"));
+    model = await load(weights);
+  });
+  afterAll(() => model.close());
+
+  it("is computed in bfloat16 whatever its routers are stored in", () => {
+    expect(weights.dtype).toBe("bfloat16");
+    expect(weights.config.layers[0]).toMatchObject({ feedForward: null, experts: { count: 5, perToken: 2 } });
+  });
+
+  it("in bfloat16 has the log-probabilities of the model that it was made of", async () => {
+    const { rows, floats } = expected("qwen3_moe");
+    for (const [r, row] of rows.entries()) {
+      const found = await logprobsOf(path("bfloat16.gguf"), row);
+      expect(relativeError(found, floats(`row${r}.logprobs`))).toBeLessThan(1e-5);
+    }
+  });
+
+  it("gives PyTorch's log-probabilities, on every instruction set", async () => {
+    const logprobs = await promptLogprobs(model, tokens);
+    expect(relativeError(logprobs, wanted("logprobs").data)).toBeLessThan(1e-3);
+    for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
+      const other = await load(weights, kernelSet);
+      expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
+      other.close();
+    }
+  });
+
+  it("trains an adapter on the bits it samples with, by PyTorch's gradients", async () => {
+    const sampled = await promptLogprobs(model, tokens, await model.loadAdapter(spec, adapter));
+    expect(relativeError(sampled, wanted("adapted.logprobs").data)).toBeLessThan(1e-3);
+    const trainer = await model.trainAdapter(spec, { seed: 1n, tensors: adapter });
+    const pass = await trainer.forward([{ tokens }]);
+    expect(pass.logprobs[0]!.subarray(0, -1)).toEqual(sampled);
+    await pass.backward([new Float32Array(tokens.length).fill(-1 / (tokens.length - 1), 0, -1)]);
+    // PyTorch's own in float64 are twice as far: what is rounded to 8 bits falls to other sides.
+    const wrong = [...(await trainer.read("gradient"))].filter(
+      ([name, { data }]) => !(relativeError(data, wanted(`gradient.${name}`).data) < 1e-2),
+    );
+    expect(wrong.map(([name]) => name)).toEqual([]);
+    trainer.close();
+  });
+
+  it("is refused by the tensor whose shape or type does not fit", async () => {
+    const whole = readFileSync(path("model.gguf"));
+    const changed = async (name: string, change: (entry: Buffer) => void) => {
+      const bytes = Buffer.from(whole);
+      change(bytes.subarray(bytes.indexOf(name) + name.length));
+      const file = join(folder, "changed.gguf");
+      writeFileSync(file, bytes);
+      return openWeightFiles(file).then(
+        () => null,
+        (error) => error,
+      );
+    };
+    // Dimensions, sizes from the last one on, type. Half of the experts, and a router in F16.
+    const stacked = "blk.1.ffn_down_exps.weight";
+    const fewer = await changed(stacked, (entry) => entry.writeBigUInt64LE(4n, 4 + 16));
+    expect(fewer).toMatchObject({ param: stacked, message: expect.stringContaining("[4,256,32]") });
+    const router = "blk.0.ffn_gate_inp.weight";
+    expect(await changed(router, (entry) => entry.writeUInt32LE(8, 4 + 16))).toMatchObject({
+      param: router,
+      message: expect.stringContaining("routers cannot have"),
+    });
+  });
+});
+
+const sizes = {
+  model_type: "qwen3_moe",
+  vocab_size: 264,
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 512,
+  torch_dtype: "float32",
+  num_experts: 5,
+  num_experts_per_tok: 2,
+  moe_intermediate_size: 96,
+  norm_topk_prob: true,
+};
+
+it("written as GGUF in 8 bits has the bits of --quantize q8", async () => {
+  const source = join(folder, "floats");
+  mkdirSync(source);
+  writeFileSync(join(source, "config.json"), JSON.stringify(sizes));
+  const random = new Random(7);
+  const tensors = weightTensors(modelSpec(await readModelConfig(source))).map(({ name, shape }) => {
+    const length = shape.reduce((a, b) => a * b);
+    const isNorm = shape.length === 1;
+    return [
+      name,
+      { shape, data: Float32Array.from({ length }, () => Number(isNorm) + 0.4 * (random.next() - 0.5)) },
+    ] as const;
+  });
+  await writeSafetensors(join(source, "model.safetensors"), new Map(tensors));
+  const vocabulary: VocabularySource = {
+    file: "tokenizer.json",
+    tokenizer: { model: { type: "BPE", vocab: { a: 0 }, merges: [] } },
+    vocabulary: new Map([[0, "a"]]),
+    addedTokens: [],
+    specialTokens: {},
+    chatTemplates: new Map(),
+    addsBos: false,
+    endIds: [0],
+  };
+  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
+  const file = join(folder, "q8.gguf");
+  await writeGgufModel(file, source, none, { dtype: "q8_0", name: "n", vocabulary });
+  const quantized = (await openWeightFiles(file)).config.quantized!.map(({ tensor }) => tensor);
+  expect(quantized).toContain("model.layers.1.mlp.experts.4.down_proj.weight");
+  expect(quantized).not.toContain("model.layers.1.mlp.gate.weight");
+  expect((await openWeightFiles(source, "q8")).config.quantized!.map(({ tensor }) => tensor)).toEqual(quantized);
+  expect(await logprobsOf(file, packedTokens)).toEqual(await logprobsOf(source, packedTokens, "q8"));
+});
+
+/** A folder of packed weights as Qwen3, or with every feed-forward twice: as two experts of which a token has both. */
+async function qwen(name: (typeof PACKED)[number], experts: boolean): Promise<string> {
+  const target = join(folder, `${name}-${experts}`);
+  cpSync(packedFolder(name), target, { recursive: true });
+  const config = JSON.parse(readFileSync(join(target, "config.json"), "utf8"));
+  const {
+    num_hidden_layers: layers,
+    hidden_size: hidden,
+    intermediate_size: width,
+    num_attention_heads: heads,
+  } = config;
+  const own = { num_experts: 2, num_experts_per_tok: 2, moe_intermediate_size: width, norm_topk_prob: true };
+  const type = experts ? { model_type: "qwen3_moe", ...own } : { model_type: "qwen3" };
+  const head_dim = hidden / heads;
+  writeFileSync(
+    join(target, "config.json"),
+    JSON.stringify({ ...config, ...type, head_dim, architectures: undefined }),
+  );
+  const file = join(target, "model.safetensors");
+  const whole = readFileSync(file);
+  const tensors: { name: string; shape: readonly number[]; dtype: string; bytes: number; data: Buffer }[] = [];
+  for (const [tensor, { shape, dtype, offset, bytes }] of (await readSafetensorsHeader(file)).tensors) {
+    const data = whole.subarray(offset, offset + bytes);
+    const names =
+      experts && tensor.includes(".mlp.") ? [0, 1].map((e) => tensor.replace(".mlp.", `.mlp.experts.${e}.`)) : [tensor];
+    for (const name of names) tensors.push({ name, shape, dtype, bytes, data });
+  }
+  const add = (name: string, shape: number[], values: Float32Array) =>
+    tensors.push({ name, shape, dtype: "F32", bytes: values.byteLength, data: Buffer.from(values.buffer) });
+  for (let layer = 0; layer < layers; layer++) {
+    const at = `model.layers.${layer}`;
+    for (const norm of ["q_norm", "k_norm"])
+      add(`${at}.self_attn.${norm}.weight`, [head_dim], new Float32Array(head_dim).fill(1));
+    const router = Float32Array.from({ length: 2 * hidden }, (_, i) => Math.sin(i));
+    if (experts) add(`${at}.mlp.gate.weight`, [2, hidden], router);
+  }
+  writeFileSync(file, Buffer.concat([safetensorsHeader(tensors), ...tensors.map(({ data }) => data)]));
+  return target;
+}
+
+it.each(PACKED)("packed as %s has its experts quantised, and its router not", async (name) => {
+  const [one, two] = [await qwen(name, false), await qwen(name, true)];
+  const { quantized } = (await openWeightFiles(two)).config;
+  expect(quantized!.some(({ tensor }) => tensor.includes(".mlp.experts.1.down_proj."))).toBe(true);
+  const [plain, chosen] = [await logprobsOf(one, packedTokens), await logprobsOf(two, packedTokens)];
+  expect(relativeError(chosen, plain)).toBeLessThan(1e-4);
+});
+
+it.each(PACKED)("packed as %s is refused where the router is quantised too", async (name) => {
+  const target = await qwen(name, true);
+  const file = join(target, "model.safetensors");
+  const codes = name === "compressed_tensors" ? "weight_packed" : "qweight";
+  const from = "model.layers.0.mlp.gate.weight";
+  const whole = readFileSync(file);
+  const length = Number(whole.readBigUInt64LE());
+  const header = JSON.parse(whole.subarray(8, 8 + length).toString());
+  header[from.replace("weight", codes)] = header[from];
+  delete header[from];
+  const text = Buffer.from(JSON.stringify(header));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(text.length));
+  writeFileSync(file, Buffer.concat([size, text, whole.subarray(8 + length)]));
+  await expect(openWeightFiles(target)).rejects.toMatchObject({
+    name: "ModelFileError",
+    param: from.replace("weight", codes),
+    message: expect.stringContaining("quantised router"),
+  });
+});
