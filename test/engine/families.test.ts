@@ -13,7 +13,7 @@ import { type Case, caseFolder, expected } from "../native/referenceModel.js";
 
 const FAMILIES: readonly Case[] = [
   ...(["smollm3", "granite", "mistral_window", "ministral", "ministral3"] as const),
-  ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
+  ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5", "qwen3_moe", "qwen3_moe_odd"] as const),
 ];
 
 let folder: string;
@@ -100,4 +100,29 @@ it("adapts the modules of recurrent layers alone where they are named", async ()
   const { spec } = await readAdapterFolder(path);
   expect(spec.targets.toSorted()).toEqual([...targets]);
   await expect(make("gemma3", "none-such")).rejects.toThrow(/"in_proj_qkv"; this model has q_proj/);
+});
+
+it("exports what of models with experts others load, and refuses by name what is not done with them", async () => {
+  const make = (base: string, name: string, adapter?: { targets: "gate_proj"[] }) =>
+    engine.models.create({ project: "p", name, base_model: base, ...(adapter && { adapter }) });
+  const model = await make("qwen3_moe", "experts");
+  expect(model.adapter?.targets).toEqual(["q_proj", "k_proj", "v_proj", "o_proj"]);
+  const target = (name: string) => join(folder, `experts-${name}`);
+  expect((await engine.models.export(model.id, { path: target("peft") })).warnings).toEqual([]);
+  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
+  await engine.models.export(model.id, { path: target("gguf"), format: "gguf", dtype: "q8_0" });
+  await using again = await Engine.open({
+    models: [target("merged"), join(target("gguf"), "model.gguf")],
+    contextLength: 256,
+  });
+  expect(await again.baseModels.list()).toHaveLength(2);
+  const onnx = engine.models.export(model.id, { path: target("onnx"), format: "onnx" });
+  await expect(onnx).rejects.toThrow(/layers\[0\]\.experts .*not written as ONNX/);
+  const full = engine.training.open(model, { weights: "full" });
+  await expect(full).rejects.toMatchObject({ code: "experts_untrained", param: "weights" });
+  await expect(make("qwen3_moe", "none-such", { targets: ["gate_proj"] })).rejects.toThrow(/this model has q_proj/);
+  // Of layers without experts they are adapted, which peft takes otherwise.
+  const mixed = await make("qwen3_moe_odd", "mixed", { targets: ["gate_proj"] });
+  const { warnings } = await engine.models.export(mixed.id, { path: target("mixed") });
+  expect(warnings).toEqual([expect.stringContaining("experts")]);
 });
