@@ -202,3 +202,12 @@ it("says that experts are not adapted", async () => {
     await expect(readAdapterFolder(folder)).rejects.toThrow(/target_parameters is .*experts/);
   }
 });
+
+it("takes an adapter of attention that asked for projections that experts alone have", async () => {
+  const base = fileURLToPath(new URL("../../test/reference/models/qwen3_moe", import.meta.url));
+  cpSync(join(base, "adapter"), folder, { recursive: true });
+  const attention = ["q_proj", "k_proj", "v_proj", "o_proj"];
+  editConfig({ target_modules: [...attention, "gate_proj", "up_proj", "down_proj"] });
+  const model = modelSpec(await readModelConfig(base));
+  expect((await readAdapterFolder(folder, model)).spec.targets).toEqual(attention);
+});
