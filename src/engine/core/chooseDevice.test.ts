@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { Engine } from "../../anneal.js";
 import type { GpuDevice } from "../../runtime/runtime.js";
@@ -77,6 +78,8 @@ describe("device auto", () => {
     expect(await chosen([gpu("vulkan:0", "discrete")], { kvCache: "int8" })).toBe("vulkan:0");
     expect(await chosen([gpu("vulkan:0", "discrete", { exact: false })])).toBe("cpu");
     expect(await chosen([gpu("vulkan:0", "discrete", { fused: false })])).toBe("cpu");
+    const experts = fileURLToPath(new URL("../../../test/reference/models/qwen3_moe", import.meta.url));
+    expect(await chosen([gpu("vulkan:0", "discrete")], { models: [experts] })).toBe("cpu");
     const lacking = gpu("vulkan:0", "discrete", { problem: "it lacks buffer device addresses" });
     expect(await chosen([lacking])).toBe("cpu");
     await expect(chosen([lacking], { device: "gpu" })).rejects.toMatchObject({ code: "unusable_device" });
