@@ -42,6 +42,27 @@ ModelSpec mixed_spec(TensorFormat type, const TensorFormat (&first)[7], TensorFo
   return m;
 }
 
+// Experts whose matrices differ in format from one to the next, some of floats, and one that every row has, wider than
+// they are in the first layer and narrower in the second.
+ModelSpec experts_spec(TensorFormat type) {
+  ModelSpec m = mixed_spec(type, kGguf, TensorFormat::q6_k, TensorFormat::q4_k);
+  for (int l = 0; l < 2; l++)
+    for (int p : {kGate, kUp, kDown}) m.quantized.erase(module_name(l, p) + ".weight");
+  m.layers[0].experts = {5, 2, 64, Activation::silu, true, 256};
+  m.layers[1].experts = {4, 3, 128, Activation::silu, false, 32};
+  for (int l = 0; l < 2; l++) {
+    m.layers[l].feed_forward = {};
+    const ExpertsSpec& experts = *m.layers[l].experts;
+    for (int e = 0; e < experts.total(); e++)
+      for (int p : {kGate, kUp, kDown}) {
+        if (l == 1 && (e + p) % 4 == 0) continue;
+        const bool narrow = p == kDown && experts.intermediate_of(e) % 256 != 0;
+        m.quantized[expert_tensor(m, l, e, p).name] = narrow ? kGguf[3 + (e + l) % 4] : kGguf[(e + p) % 7];
+      }
+  }
+  return m;
+}
+
 // Weights of a spec: blocks of what is quantised, and numbers of all.
 struct Stored {
   Arrays numbers;
@@ -54,7 +75,8 @@ struct Stored {
       a.shape = t.cols ? std::vector<int64_t>{t.rows, t.cols} : std::vector<int64_t>{t.rows};
       a.values.resize(size_t(t.elements()));
       for (float& x : a.values)
-        x = t.cols ? 0.08f * uniform() : t.name.ends_with(".bias") ? uniform() : 1 + 0.2f * uniform();
+        x = t.name.ends_with("mlp.gate.weight") ? uniform()  // few choices near a tie
+            : t.cols ? 0.08f * uniform() : t.name.ends_with(".bias") ? uniform() : 1 + 0.2f * uniform();
       const TensorFormat format = m.format_of(t.name);
       if (is_quantized(format)) quantize(format, t, a);
     }
@@ -208,5 +230,7 @@ void check_quantized_models() {
     QuantizedCase{blocks, Stored(blocks), "quantised" + compute, one, two}.check(rows);
     const ModelSpec integers = mixed_spec(type, kIntegers, TensorFormat::int8_128, TensorFormat::int4_64);
     QuantizedCase{integers, Stored(integers), "integers" + compute, one, two}.check(rows);
+    const ModelSpec experts = experts_spec(type);
+    QuantizedCase{experts, Stored(experts), "quantised experts" + compute, one, two}.check(rows);
   }
 }
