@@ -95,7 +95,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   m.tied_head = j.number_or("tie_word_embeddings", 1) != 0;
   LayerSpec l;
   AttentionSpec& a = l.attention;
-  l.feed_forward.intermediate = int(j["intermediate_size"].value);
+  l.feed_forward.intermediate = int(j.number_or("intermediate_size", 0));
   a.heads = int(j["num_attention_heads"].value), a.kv_heads = int(j["num_key_value_heads"].value);
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
   a.qk_norm = family.starts_with("qwen3");
@@ -124,7 +124,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
   a.rope.query_scale = rope.number_or("llama_4_scaling_beta", 0);
   a.rope.mscale = rope.number_or("mscale", 0), a.rope.mscale_all_dim = rope.number_or("mscale_all_dim", 0);
-  const bool qwen3_5 = family == "qwen3_5_text";
+  const bool qwen3_5 = family == "qwen3_5_text" || family == "qwen3_5_moe_text";
   a.rope.rotary_share =
       rope.number_or("partial_rotary_factor", j.number_or("partial_rotary_factor", qwen3_5 ? 0.25 : 1));
   if (family == "phi3") {
@@ -181,7 +181,8 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
       m.layers[i].feed_forward = {};
       m.layers[i].experts = {int(j[j.has("num_experts") ? "num_experts" : "num_local_experts"].value),
                              int(j["num_experts_per_tok"].value), int(j["moe_intermediate_size"].value),
-                             Activation::silu, flag("norm_topk_prob")};
+                             Activation::silu, qwen3_5 || flag("norm_topk_prob"),
+                             int(j.number_or("shared_expert_intermediate_size", 0))};
     }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)

@@ -137,13 +137,36 @@ inline void read_safetensors(const std::string& path, Arrays& out) {
   }
 }
 
-// Of a folder of a model that also sees, the text's.
+// Rows [first, first + rows) of one expert, of a tensor [experts][all rows][columns].
+inline Array expert_rows(const Array& a, int64_t expert, int64_t first, int64_t rows) {
+  const auto from = a.values.begin() + (expert * a.shape[1] + first) * a.shape[2];
+  return {{rows, a.shape[2]}, {from, from + rows * a.shape[2]}};
+}
+
+// The matrices of each expert, of a tensor of all.
+inline void split_experts(const std::string& name, const Array& a, Arrays& out) {
+  const size_t end = name.find_last_of('.');
+  const bool fused = name.ends_with(".gate_up_proj");
+  const int64_t rows = fused ? a.shape[1] / 2 : a.shape[1];
+  for (int64_t e = 0; e < a.shape[0]; e++) {
+    const std::string of = name.substr(0, end + 1) + std::to_string(e) + ".";
+    out[of + (fused ? "gate_proj.weight" : "down_proj.weight")] = expert_rows(a, e, 0, rows);
+    if (fused) out[of + "up_proj.weight"] = expert_rows(a, e, rows, rows);
+  }
+}
+
+// Of a folder of a model that also sees, the text's; each expert's by itself.
 inline void read_text_weights(const std::string& path, Arrays& out) {
   Arrays found;
   read_safetensors(path, found);
   const std::string tower = "model.language_model.";
-  for (auto& [name, a] : found)
-    out[name.starts_with(tower) ? "model." + name.substr(tower.size()) : name] = std::move(a);
+  for (auto& [name, a] : found) {
+    const std::string text = name.starts_with(tower) ? "model." + name.substr(tower.size()) : name;
+    if (text.ends_with(".mlp.experts.gate_up_proj") || text.ends_with(".mlp.experts.down_proj"))
+      split_experts(text, a, out);
+    else
+      out[text] = std::move(a);
+  }
 }
 
 inline Arrays read_weights(const std::string& folder) {
