@@ -181,6 +181,20 @@ describe("a language model", () => {
     ).toEqual([]);
   });
 
+  it("calls tools before it answers with an object", async () => {
+    const params = {
+      ...{ model: anneal("agent"), tools, output: Output.object({ schema: report }), maxRetries },
+      ...{ prompt: "Report the weather", stopWhen: stepCountIs(5) },
+    };
+    const { output, steps } = await generateText(params);
+    expect(output).toEqual({ city: "Oslo", degrees: -3 });
+    expect(steps.map(({ finishReason }) => finishReason)).toEqual(["tool-calls", "stop"]);
+    expect(steps[0]!.toolResults).toMatchObject([{ input: { city: "Oslo" }, output: { sky: "cold" } }]);
+    const streamed = streamText(params);
+    expect(await streamed.output).toEqual({ city: "Oslo", degrees: -3 });
+    expect((await streamed.steps)[0]!.toolCalls.map(({ toolName }) => toolName)).toEqual(["weather"]);
+  });
+
   it("makes no call that a stop has cut, in streams neither", async () => {
     const params = { model: anneal("agent"), tools, prompt: "Weather?", stopWhen: stepCountIs(5), maxRetries };
     const cut = { ...params, stopSequences: ['"city'] };

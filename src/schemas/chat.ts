@@ -321,7 +321,7 @@ export const chatFields = named(
     tools: field(optional(list(chatTool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
     tool_choice: field(
       optional(toolChoice),
-      '"none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function") a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there is such a parser, else "none".',
+      '"none": no calls. "auto": as the model likes; beside a `response_format` of JSON a reply is either calls, whose arguments follow the functions\' parameters, or a text in the form. "required": at least one. Or (`type` "function") a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there is such a parser, else "none".',
     ),
     reasoning_effort: field(
       optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),

@@ -93,7 +93,7 @@ const promptFields = {
         effort: field(z.enum(["low", "medium", "high", "xhigh", "max"]).nullish(), "How much it thinks."),
         format: field(
           looseObject({ type: z.literal("json_schema"), schema: freeObject }).nullish(),
-          "The JSON Schema that the reply follows.",
+          "The JSON Schema that the reply follows, unless it calls tools.",
         ),
       }),
     ),

@@ -193,7 +193,7 @@ const baseFields = named(
     tools: field(optional(list(tool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
     tool_choice: field(
       optional(toolChoice),
-      '"none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function", `name`) a function of `tools`, which is called; or (`type` "allowed_tools", `mode`, `tools`) some of them. Default: "auto" where the model\'s calls can be read.',
+      '"none": no calls. "auto": as the model likes, instead of a text in the form that `text` asks for too. "required": at least one. Or (`type` "function", `name`) a function of `tools`, which is called; or (`type` "allowed_tools", `mode`, `tools`) some of them. Default: "auto" where the model\'s calls can be read.',
     ),
     parallel_tool_calls: field(flag(true), "false: only the first call is kept."),
     max_tool_calls: field(

@@ -15,11 +15,16 @@ import { freeOfMarks, freeTextUpTo, markExpr } from "./marks.js";
 import { structuralTagToExpr } from "./structuralTag.js";
 
 export type Constraint =
+  | SingleConstraint
+  | { kind: "grammar"; source: string }
+  /** A text that follows one of them; the path of what is wrong begins with its place. */
+  | { kind: "either"; of: readonly SingleConstraint[] };
+
+export type SingleConstraint =
   | { kind: "json_schema"; schema: unknown; format: JsonFormat }
   | { kind: "json_object"; format: JsonFormat }
   | { kind: "regex"; pattern: string }
   | { kind: "choice"; choices: readonly string[] }
-  | { kind: "grammar"; source: string }
   | { kind: "structural_tag"; tag: unknown; format: JsonFormat };
 
 /** White space that belongs neither to the thoughts nor to the answer. */
@@ -90,6 +95,11 @@ function constraintExpr(
   specialTokens: ReadonlyMap<string, number>,
 ): Expr {
   switch (constraint.kind) {
+    case "either": {
+      const one = (inner: SingleConstraint, i: number) =>
+        within([String(i)], () => constraintExpr(rules, inner, specialTokens));
+      return alt(...constraint.of.map(one));
+    }
     case "regex":
       return regexToExpr(constraint.pattern);
     case "choice":

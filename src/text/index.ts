@@ -26,6 +26,12 @@ export { openBytes } from "./tokenBytes.js";
 export { type EncodeOptions, loadTokenizer, Tokenizer } from "./tokenizer.js";
 export { readTokenizerFolder, type TemplateSource } from "./tokenizerFolder.js";
 export type { OfferedTools, ToolCallPiece, ToolDelta, ToolParser } from "./toolCalls/toolCallCollector.js";
-export { createToolParser, type ParsedToolCall, parseToolCalls, recogniseToolFormat } from "./toolCalls/toolCalls.js";
+export {
+  createCallsOrTextParser,
+  createToolParser,
+  type ParsedToolCall,
+  parseToolCalls,
+  recogniseToolFormat,
+} from "./toolCalls/toolCalls.js";
 export { type CallTexts, TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";
 export { probeTurns } from "./turnProbe.js";

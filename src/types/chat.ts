@@ -188,9 +188,10 @@ export interface ChatCompletionCreateParamsBase {
   /** Functions that the model may call. At most 4096 entries. Default: none. */
   tools?: readonly ChatTool[] | null;
   /**
-   * "none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function") a function of
-   * `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there
-   * is such a parser, else "none".
+   * "none": no calls. "auto": as the model likes; beside a `response_format` of JSON a reply is either calls, whose
+   * arguments follow the functions' parameters, or a text in the form. "required": at least one. Or (`type` "function")
+   * a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with
+   * `tools` where there is such a parser, else "none".
    */
   tool_choice?: string | ChatToolChoiceFunction | { type: string } | null;
   /** What it does is up to the chat template. Default: what the template takes it for. */

@@ -438,9 +438,9 @@ export interface ResponseCreateParamsBase {
   /** Functions that the model may call. At most 4096 entries. Default: none. */
   tools?: readonly ResponseToolParam[] | null;
   /**
-   * "none": no calls. "auto": as the model likes. "required": at least one. Or (`type` "function", `name`) a function
-   * of `tools`, which is called; or (`type` "allowed_tools", `mode`, `tools`) some of them. Default: "auto" where the
-   * model's calls can be read.
+   * "none": no calls. "auto": as the model likes, instead of a text in the form that `text` asks for too. "required":
+   * at least one. Or (`type` "function", `name`) a function of `tools`, which is called; or (`type` "allowed_tools",
+   * `mode`, `tools`) some of them. Default: "auto" where the model's calls can be read.
    */
   tool_choice?: string | { type: string; [choiceField: string]: unknown } | null;
   /** false: only the first call is kept. Default: true. */

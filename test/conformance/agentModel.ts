@@ -21,13 +21,17 @@ const scripts = [
   ["[json]", '{"city":', ' "Oslo",', ' "degrees":', " -3}", "<|end|>"],
 ];
 
-/** A last user message that begins with "both" gets two calls, one that begins with "loop" no end. */
+/**
+ * A last user message that begins with "both" gets two calls, one that begins with "loop" no end. A conversation about a "report" ends
+ * in JSON.
+ */
 const template =
   "{%- for t in tools or [] %}{{ t.function.name }} <tool_call>{% endfor %}" +
   "{%- for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content or '' }}" +
   "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}{{ c.function.arguments | tojson }}</tool_call>{% endfor %}<|end|>{% endfor %}" +
   "{%- set last = messages[-1] %}{% set said = (last.content or '') | lower %}" +
-  "{%- if add_generation_prompt %}<|assistant|>{% if last.role == 'tool' %}[answer]" +
+  "{%- if add_generation_prompt %}<|assistant|>{% if last.role == 'tool' %}" +
+  "{% if 'report' in (messages | map(attribute='content') | join | lower) %}[json]{% else %}[answer]{% endif %}" +
   "{% elif said.startswith('loop') %}[loop]{% elif said.startswith('json') %}[json]" +
   "{% elif tools and said.startswith('both') %}[both]{% elif tools %}[call]{% else %}[hello]{% endif %}{% endif %}";
 

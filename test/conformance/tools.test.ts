@@ -276,6 +276,73 @@ describe("tool_choice auto", () => {
   });
 });
 
+describe("tool_choice auto with a form", () => {
+  const sum = { type: "object", properties: { sum: { type: "integer" } }, required: ["sum"] };
+  const forms = [
+    { type: "json_schema", json_schema: { name: "sum", schema: sum, strict: true } },
+    { type: "json_object" },
+  ];
+
+  test.each(forms)("$type: leaves the model a call", async (response_format) => {
+    for (const tool_choice of ["auto", undefined]) {
+      const asked = { tools, tool_choice, response_format, parallel_tool_calls: false };
+      for (const [model, from, call] of [
+        ["hermes", "[add]", ["add", { a: 5 }]],
+        ["llama", "[one]", ["add", { a: 1 }]],
+      ] as const) {
+        const { message, finish_reason } = await reply({ model, ...asked, ...start(from) });
+        expect(message.content).toBeNull();
+        expect(plainCalls(message.tool_calls)).toEqual([call]);
+        expect(finish_reason).toBe("tool_calls");
+      }
+    }
+  });
+
+  test.each(forms)("$type: leaves it the form", async (response_format) => {
+    const { message, finish_reason } = await reply({ model: "llama", tools, response_format, ...start("[json]") });
+    expect(message.content).toBe('{"sum": 4}');
+    expect(message).not.toHaveProperty("tool_calls");
+    expect(finish_reason).toBe("stop");
+  });
+
+  test("leaves it no other text", async () => {
+    const { content } = (await reply({ model: "hermes", tools, response_format: forms[0], ...start("[words]") }))
+      .message;
+    expect(content).toMatch(/^(<tool|\{)/);
+  });
+
+  test("comes after thoughts", async () => {
+    const asked = { tools, response_format: forms[0], max_tokens: 60 };
+    const { message } = await reply({ model: "thinking", ...asked, ...start("[think]") });
+    expect(message.reasoning).toBe("Two and two.");
+    expect(message.content ?? message.tool_calls).toBeTruthy();
+  });
+
+  test("makes one call with parallel_tool_calls false", async () => {
+    const asked = { model: "hermes", tools, response_format: forms[0], ...start("[two]"), max_tokens: 12 };
+    const { message } = await reply({ ...asked, parallel_tool_calls: false });
+    expect(plainCalls(message.tool_calls)).toHaveLength(1);
+  });
+
+  test("is the form alone without tools to call, and calls alone where they are asked for", async () => {
+    const asked = { model: "hermes", tools, response_format: forms[1], ...start("[add]") };
+    expect((await reply({ ...asked, tool_choice: "none" })).message.content).toMatch(/^\{/);
+    expect(
+      (await served.chat({ ...asked, ...start("[words]"), tool_choice: "required", max_tokens: 3 })).choices[0]!.message
+        .content,
+    ).toMatch(/^<(tool|t$|to$)/);
+    expect((await reply({ ...asked, model: "hermes" }, off)).message.content).toMatch(/^\{/);
+  });
+
+  test("refuses parameters that cannot be enforced by their names", async () => {
+    const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
+    const wrong = [...tools, { type: "function", function: { name: "odd", parameters: odd } }];
+    const asked = { model: "hermes", tools: wrong, response_format: forms[0] };
+    await served.refusal(asked, "tools.2.function.parameters.properties.a.pattern");
+    expect((await served.post({ ...asked, response_format: undefined, max_tokens: 1 })).status).toBe(200);
+  });
+});
+
 describe("tool_choice none", () => {
   test("shows the tools to the template, and parses nothing", async () => {
     const none = { model: "hermes", tools, tool_choice: "none", ...start("[one]") };

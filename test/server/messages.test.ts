@@ -235,6 +235,36 @@ it("are asked for with the key that Anthropic's clients send, and refused in the
   }
 });
 
+it("call tools before they follow a schema", async () => {
+  const schema = {
+    type: "object",
+    properties: { city: { type: "string" }, degrees: { type: "integer" } },
+    required: ["city", "degrees"],
+    additionalProperties: false,
+  };
+  const body = {
+    ...says("Report the weather."),
+    ...{ tools: [weather], output_config: { format: { type: "json_schema", schema } } },
+  };
+  const asked = await create(body);
+  expect(asked.stop_reason).toBe("tool_use");
+  const call = asked.content.find((block) => block.type === "tool_use")!;
+  expect(call).toMatchObject({ name: "weather", input: { city: "Oslo" } });
+  expect(plain(assembled(await events(body)))).toEqual(plain(asked));
+  const done = await create({
+    ...body,
+    messages: [
+      ...body.messages,
+      { role: "assistant", content: asked.content },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: call.id, content: "cold" }] },
+    ],
+  });
+  expect(done).toMatchObject({
+    stop_reason: "end_turn",
+    content: [{ type: "text", text: '{"city": "Oslo", "degrees": -3}' }],
+  });
+});
+
 it("are refused by the names of their own fields", async () => {
   const look = { type: "object", properties: { x: { type: "string", pattern: "(?<=a)b" } } };
   const bad = { name: "bad", input_schema: look };

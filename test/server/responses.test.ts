@@ -265,6 +265,35 @@ describe("a response", () => {
     await refusal(last, "tools.1.parameters.properties.a.pattern");
   });
 
+  it("calls functions before it answers in the form that the text has", async () => {
+    const schema = {
+      type: "object",
+      properties: { city: { type: "string" }, degrees: { type: "integer" } },
+      required: ["city", "degrees"],
+      additionalProperties: false,
+    };
+    const text = { format: { type: "json_schema" as const, name: "report", strict: true, schema } };
+    const body = { model: "demo", input: "Report the weather.", tools, text };
+    const asked = await client.responses.create(body);
+    expect(asked.output).toMatchObject([{ type: "reasoning" }, { type: "function_call", name: "weather" }]);
+    const streamed = plain(last(await events(body)));
+    expect(streamed.output).toEqual(plain(asked as unknown as ModelResponse).output);
+    const call = asked.output.find(({ type }) => type === "function_call") as { call_id: string };
+    const given = { type: "function_call_output" as const, call_id: call.call_id, output: "cold" };
+    const done = await client.responses.create({ ...body, previous_response_id: asked.id, input: [given] });
+    expect(JSON.parse(done.output_text)).toEqual({ city: "Oslo", degrees: -3 });
+    expect(kinds(done.output as ResponseOutputItem[])).toEqual(["message"]);
+    const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
+    await refusal(
+      { ...body, tools: [tools[1], { ...tools[0], parameters: odd }] },
+      "tools.1.parameters.properties.a.pattern",
+    );
+    await refusal(
+      { ...body, text: { format: { ...text.format, schema: odd } } },
+      "text.format.schema.properties.a.pattern",
+    );
+  });
+
   it("takes functions under a common name, and leaves out tools of the service beside them, as Codex sends them", async () => {
     const search = { type: "web_search", external_web_access: false };
     const parameters = { type: "object", properties: { city: { const: "Oslo" } }, required: ["city"] };

@@ -4,12 +4,12 @@ import { AnnealError, ValidationError } from "../../errors.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
-import type { Constraint, JsonFormat, Thoughts } from "../../structuredOutputs/index.js";
+import type { Constraint, JsonFormat, SingleConstraint, Thoughts } from "../../structuredOutputs/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
 
-export interface RequestConstraint {
-  constraint: Constraint;
+export interface RequestConstraint<C extends Constraint = Constraint> {
+  constraint: C;
   /** The request's field, for messages. */
   field: "response_format" | "structured_outputs" | "tools";
   /** Where in the request a place of the constraint is. */
@@ -28,7 +28,24 @@ export function constraintOf(request: ChatRequest): RequestConstraint | null {
   return fromResponseFormat(request.response_format) ?? fromStructuredOutputs(request.structured_outputs);
 }
 
-function fromResponseFormat(format: ChatRequest["response_format"]): RequestConstraint | null {
+/** The JSON that the text of a reply must be, or null. */
+export function jsonFormOf({ response_format: format }: ChatRequest): RequestConstraint<SingleConstraint> | null {
+  return format?.type === "structural_tag" ? null : fromResponseFormat(format);
+}
+
+/** What a reply must be that is calls, or has the form instead. */
+export function callsOrForm(
+  calls: RequestConstraint<SingleConstraint>,
+  form: RequestConstraint<SingleConstraint>,
+): RequestConstraint {
+  return {
+    field: form.field,
+    constraint: { kind: "either", of: [calls.constraint, form.constraint] },
+    locate: ([which, ...path]) => (which === "0" ? calls : form).locate(path),
+  };
+}
+
+function fromResponseFormat(format: ChatRequest["response_format"]): RequestConstraint<SingleConstraint> | null {
   const field = "response_format";
   switch (format?.type) {
     case "json_object":

@@ -103,7 +103,7 @@ async function prepareChat(
     hideReasoning: plan.reasoning !== null && !request.include_reasoning,
     includeUsage: request.stream_options?.include_usage ?? false,
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
-    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.forcedCalls !== null),
+    samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.heldCalls),
     readsReply: plan.reasoning !== null || plan.toolFormat !== null,
     newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
     newThoughtTokens: marks === null ? null : () => new ThoughtTokens(base.tokenizer, marks, prompt.thought !== null),
@@ -135,7 +135,7 @@ function thinkingBudget(
 const MAX_INT32 = 2 ** 31 - 1;
 
 /**
- * What the reply's tokens must follow, from the constraint of the request or from the calls it must make. Thoughts come
+ * What the reply's tokens must follow, from the constraint of the request or from the calls it must or may make. Thoughts come
  * before it where the prompt has opened them, or where the model's first word would open them.
  */
 async function replyRules(
@@ -147,11 +147,11 @@ async function replyRules(
   compile: (wanted: RequestConstraint, thoughts: Thoughts | null) => Promise<CompiledGrammar>,
 ): Promise<Pick<GenerationRequest, "grammar" | "thoughtIds">> {
   const asked = constraintOf(request);
-  if (asked?.field === "structured_outputs" && plan.forcedCalls !== null) {
+  if (asked?.field === "structured_outputs" && plan.heldCalls !== null) {
     throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
   }
   // Where calls are asked for there is no text that a response_format could be of.
-  const wanted = plan.forcedCalls ?? asked;
+  const wanted = plan.heldCalls?.constraint ?? asked;
   if (wanted === null) return { grammar: null };
   if (plan.reasoning === null) return { grammar: await compile(wanted, null) };
   const { opens, closes } = plan.reasoning;

@@ -3,6 +3,7 @@
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
+  type CallTexts,
   type ChatTemplate,
   type OfferedTools,
   type ReasoningFormat,
@@ -13,7 +14,7 @@ import {
   type ToolFormat,
   USUAL_REASONING,
 } from "../../text/index.js";
-import type { RequestConstraint } from "./constraint.js";
+import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
@@ -28,8 +29,16 @@ export interface ReplyPlan {
   onlyOneCall: boolean;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
   needsSpecialTokens: boolean;
-  /** The calls that the reply must be; null: none has to be made. */
-  forcedCalls: RequestConstraint | null;
+  /** Calls that are held to what the tools declare; null: none has to be made, and what is called is as the model likes. */
+  heldCalls: HeldCalls | null;
+}
+
+export interface HeldCalls {
+  /** What the reply must be: calls, or where they are not forced, calls or a text in the form that the request asks for. */
+  constraint: RequestConstraint;
+  areForced: boolean;
+  /** How a reply that is calls may begin. */
+  beginnings: readonly string[];
 }
 
 /**
@@ -50,8 +59,6 @@ export function planReply(
   const choice = request.tool_choice ?? byDefault;
   if (choice !== "none" && known === null) throw noToolParser(host.toolParser);
   const toolFormat = choice === "none" ? null : known;
-  const forced = choice === "required" || typeof choice === "object";
-  const name = typeof choice === "object" ? choice.function.name : null;
   const several = request.parallel_tool_calls === undefined || request.parallel_tool_calls === true;
   return {
     reasoning,
@@ -62,10 +69,26 @@ export function planReply(
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);
     }),
-    forcedCalls:
-      forced && toolFormat !== null
-        ? toolCallConstraint(TOOL_SYNTAX[toolFormat].texts(template.source), request.tools!, name, several)
-        : null,
+    heldCalls:
+      toolFormat === null ? null : heldCalls(request, choice, TOOL_SYNTAX[toolFormat].texts(template.source), several),
+  };
+}
+
+/** A text has a form only if it is one: where calls are as the model likes, they may come instead of it. */
+function heldCalls(
+  request: ChatRequest,
+  choice: NonNullable<ChatRequest["tool_choice"]>,
+  texts: CallTexts,
+  several: boolean,
+): HeldCalls | null {
+  const form = choice === "auto" ? jsonFormOf(request) : null;
+  if (choice === "auto" && form === null) return null;
+  const tools = request.tools!;
+  const calls = toolCallConstraint(texts, tools, typeof choice === "object" ? choice.function.name : null, several);
+  return {
+    constraint: form === null ? calls : callsOrForm(calls, form),
+    areForced: form === null,
+    beginnings: tools.map((tool) => texts.open + texts.head(tool.function.name)),
   };
 }
 

@@ -1,7 +1,7 @@
 // A choice's text taken apart: what it thinks, what it says, which tools it calls.
 
 import { randomBytes } from "node:crypto";
-import { createToolParser, ReasoningParser, type ToolParser } from "../../text/index.js";
+import { createCallsOrTextParser, createToolParser, ReasoningParser, type ToolParser } from "../../text/index.js";
 import type { ToolFormat } from "../../toolFormats.js";
 import type { ToolCallDelta } from "../../types/chat.js";
 import type { ReplyPlan } from "./replyPlan.js";
@@ -15,6 +15,13 @@ export interface ReplyDelta {
 /** Templates of Mistral refuse other ids than of nine letters and digits, whoever is sent the conversation next. */
 function newCallId(format: ToolFormat): string {
   return format === "mistral" ? randomBytes(5).toString("hex").slice(1) : `call_${randomBytes(12).toString("hex")}`;
+}
+
+function toolParser({ toolFormat, offeredTools, heldCalls }: ReplyPlan, streams: boolean): ToolParser | null {
+  if (toolFormat === null) return null;
+  return heldCalls === null || heldCalls.areForced
+    ? createToolParser(toolFormat, streams, offeredTools)
+    : createCallsOrTextParser(toolFormat, streams, offeredTools, heldCalls.beginnings);
 }
 
 /** Reads one choice, however its text is cut. */
@@ -33,7 +40,7 @@ export class ReplyReader {
   ) {
     const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
     this.reasoning = plan.reasoning === null ? null : new ReasoningParser({ startsInside, format: plan.reasoning });
-    this.tools = plan.toolFormat === null ? null : createToolParser(plan.toolFormat, streams, plan.offeredTools);
+    this.tools = toolParser(plan, streams);
   }
 
   /** Whether the thoughts have ended, or never began. */

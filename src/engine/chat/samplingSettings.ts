@@ -10,6 +10,7 @@ import type { BaseModel } from "../core/baseModel.js";
 import type { ServedModel } from "../core/resolve.js";
 import { constraintOf } from "./constraint.js";
 import { MAX_LOGPROB_TOKEN_IDS, MAX_LOGPROBS } from "./host.js";
+import type { HeldCalls } from "./replyPlan.js";
 
 /** In float32 all tokens are equally likely long before. */
 const MAX_TEMPERATURE = 1e30;
@@ -91,7 +92,7 @@ function drawnBy(
 export function nonNeutralSettings(
   request: ChatRequest,
   settings: SamplingSettings,
-  callsAreForced: boolean,
+  calls: Pick<HeldCalls, "areForced"> | null,
 ): SamplingSettingsRecord | null {
   const record: SamplingSettingsRecord = {};
   for (const { name, key, neutral } of samplingNumbers) {
@@ -104,8 +105,10 @@ export function nonNeutralSettings(
   if (settings.thinking !== null) record.thinking_token_budget = settings.thinking.tokens;
   if (settings.beam !== null) record.use_beam_search = true;
   const constraint = constraintOf(request);
-  if (callsAreForced) record.tool_choice = request.tool_choice;
-  else if (constraint !== null) record[constraint.field] = request[constraint.field as "response_format"];
+  if (calls !== null) record.tool_choice = request.tool_choice ?? "auto";
+  if (constraint !== null && !calls?.areForced) {
+    record[constraint.field] = request[constraint.field as "response_format"];
+  }
   return Object.keys(record).length === 0 ? null : record;
 }
 

@@ -3,8 +3,14 @@ import { matches } from "../../../test/grammar/irMatcher.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import { parseJsonText } from "../../json.js";
 import { constraintGrammar } from "../../structuredOutputs/constraint.js";
-import { parseToolCalls, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
-import type { RequestConstraint } from "./constraint.js";
+import {
+  createCallsOrTextParser,
+  parseToolCalls,
+  TOOL_FORMATS,
+  TOOL_SYNTAX,
+  type ToolFormat,
+} from "../../text/index.js";
+import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
 const add = {
@@ -152,6 +158,109 @@ describe.each(TOOL_FORMATS)("forced calls: %s", (format) => {
   test.each(bad)("have arguments that their function allows: not %j", (text) => {
     expect(matches(grammarOf(format, template, null, true), text)).toBe(false);
   });
+});
+
+describe.each(TOOL_FORMATS)("calls or a form: %s", (format) => {
+  const { template, good, two, bad } = written[format];
+  const texts = TOOL_SYNTAX[format].texts(template);
+  const beginnings = [add, stop].map((tool) => texts.open + texts.head(tool.function.name));
+  const formOf = (schema: object) =>
+    jsonFormOf({ response_format: { type: "json_schema", json_schema: { schema } } } as never)!;
+  const form = formOf({ type: ["object", "array"], required: ["note"] });
+  const calls = (several: boolean) => toolCallConstraint(texts, tools, null, several);
+  const compile = ({ constraint }: RequestConstraint) =>
+    constraintGrammar(constraint, { specialTokens: new Map(), thoughts: null });
+
+  const read = (text: string, size: number, asTheyCome: boolean) => {
+    const parser = createCallsOrTextParser(format, asTheyCome, offered, beginnings);
+    let content = "";
+    const made: { name: string; arguments: string }[] = [];
+    const pieces = Array.from({ length: Math.ceil(text.length / size) }, (_, i) =>
+      text.slice(i * size, (i + 1) * size),
+    );
+    for (const delta of [...pieces.map((piece) => parser.push(piece)), parser.flush()]) {
+      content += delta.content;
+      for (const { index, name, arguments: more } of delta.toolCalls) {
+        if (name !== undefined) made[index] = { name, arguments: "" };
+        made[index]!.arguments += more;
+      }
+    }
+    return { content, calls: made, hasWhole: parser.firstWhole === 0 };
+  };
+
+  test("the grammar has both, and nothing beside or between them", () => {
+    const either = compile(callsOrForm(calls(true), form));
+    const value = '{"note": "a"}';
+    for (const text of [good, two, value, "[1, true]"]) expect([text, matches(either, text)]).toEqual([text, true]);
+    for (const text of [
+      `Let me see. ${good}`,
+      good + value,
+      value + good,
+      ...bad.filter((one) => one !== "no"),
+      "no",
+    ]) {
+      // Of some formats a faulty call is JSON, and JSON may be of the form.
+      if (!text.startsWith("{")) expect([text, matches(either, text)]).toEqual([text, false]);
+    }
+    expect(matches(compile(callsOrForm(calls(false), formOf({ type: "null" }))), two)).toBe(false);
+  });
+
+  test("what is wrong is told of the tool or of the form", () => {
+    const refused = (wanted: RequestConstraint) => {
+      try {
+        compile(wanted);
+      } catch (error) {
+        return wanted.locate((error as GrammarError).path);
+      }
+      throw new Error("compiled");
+    };
+    const odd = { type: "object", properties: { x: { type: "string", pattern: "(?<=a)b" } } };
+    const asking = { type: "function", function: { name: "ask", parameters: odd } };
+    const tail = ["properties", "x", "pattern"];
+    const oddCalls = toolCallConstraint(texts, [add, asking] as never, null, true);
+    expect(refused(callsOrForm(oddCalls, form))).toEqual(["tools", "1", "function", "parameters", ...tail]);
+    expect(refused(callsOrForm(calls(true), formOf(odd)))).toEqual([
+      ...["response_format", "json_schema", "schema"],
+      ...tail,
+    ]);
+  });
+
+  test("calls are read, whole and in pieces", () => {
+    for (const text of [good, two, `\n\n${good}`]) {
+      const expected = parseToolCalls(format, text, offered).toolCalls;
+      for (const size of [1, 2, 3, 7, text.length]) {
+        for (const asTheyCome of [true, false]) {
+          const found = read(text, size, asTheyCome);
+          expect(found.content.trim()).toBe("");
+          expect([found.calls, found.hasWhole]).toEqual([expected, true]);
+        }
+      }
+    }
+  });
+
+  test("a text in the form is content, whatever it holds", () => {
+    const held = [
+      ...["<tool_call><function=stop></function></tool_call>", "[TOOL_CALLS]stop[ARGS]{}", "```tool_code stop()```"],
+      ...["<|python_tag|>", "[stop()]", good, two],
+    ];
+    const values = [...held.map((note) => ({ note })), { name: "stop" }, { name: "stop", note: "" }, [good], ["stop"]];
+    for (const text of [...values.map((value) => JSON.stringify(value)), '{"name": "stop", "param', "{", ""]) {
+      for (const size of [1, 2, 5, text.length || 1]) {
+        for (const asTheyCome of [true, false]) {
+          expect(read(text, size, asTheyCome)).toEqual({ content: text, calls: [], hasWhole: false });
+        }
+      }
+    }
+  });
+});
+
+test("a text in the form that begins as a call is one only where it is a whole one", () => {
+  const { head, open } = TOOL_SYNTAX.llama3.texts("");
+  const text = '{"name": "add", "parameters": {"count": 2}, "note": ""}';
+  const parser = createCallsOrTextParser("llama3", true, offered, [open + head("add")]);
+  const deltas = [...[...text].map((letter) => parser.push(letter)), parser.flush()];
+  expect(deltas.map(({ content }) => content).join("")).toBe(text);
+  expect(deltas.flatMap(({ toolCalls }) => toolCalls)).toEqual([]);
 });
 
 test("values of every kind in parameters that are no JSON object", () => {

@@ -1,6 +1,7 @@
 // A reply that must be tool calls, each with arguments that its function's parameters allow.
 
 import type { ChatRequest } from "../../schemas/chat.js";
+import type { SingleConstraint } from "../../structuredOutputs/index.js";
 import type { CallTexts } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
 
@@ -12,9 +13,9 @@ export function toolCallConstraint(
   tools: readonly Tool[],
   name: string | null,
   several: boolean,
-): RequestConstraint {
+): RequestConstraint<SingleConstraint> {
   const argumentsOf = (tool: Tool) => ({ type: "json_schema", json_schema: tool.function.parameters ?? {}, style });
-  const constraint = (elements: object[]): RequestConstraint["constraint"] => ({
+  const constraint = (elements: object[]): SingleConstraint => ({
     kind: "structural_tag",
     tag: { format: { type: "sequence", elements } },
     // Names that a function does not declare are of no use to it.

@@ -1,6 +1,7 @@
 // The tool calls in a model's answer, in the formats that templates teach.
 
 import { TOOL_FORMATS, type ToolFormat } from "../../toolFormats.js";
+import { CallsOrText } from "./callsOrText.js";
 import type { OfferedTools, ToolParser } from "./toolCallCollector.js";
 import { TOOL_SYNTAX } from "./toolSyntax.js";
 
@@ -26,6 +27,21 @@ export function createToolParser(
   offered: OfferedTools | null = null,
 ): ToolParser {
   return TOOL_SYNTAX[format].parser(asTheyCome, offered);
+}
+
+/**
+ * The same of an answer that is calls from its first word on, which is one of `beginnings`, or text to its end, whatever that
+ * holds.
+ */
+export function createCallsOrTextParser(
+  format: ToolFormat,
+  asTheyCome: boolean,
+  offered: OfferedTools,
+  beginnings: readonly string[],
+): ToolParser {
+  // What begins as JSON does may go on as another JSON text than a call.
+  const isCertain = beginnings.every((beginning) => !beginning.startsWith("{"));
+  return new CallsOrText(createToolParser(format, asTheyCome && isCertain, offered), beginnings);
 }
 
 /** Content and calls of a whole answer. */
