@@ -12,7 +12,7 @@ if [ ! -d "$folder/python" ]; then
   # Named so, npm does not choose older ones for an older Node.
   npm install --prefix "$folder" --no-audit --no-fund --loglevel=error openai@latest ai@latest @openai/agents@latest \
     @ai-sdk/openai@latest @ai-sdk/open-responses@latest @langchain/core@latest @langchain/openai@latest \
-    @mastra/core@latest zod@latest
+    langchain@latest @mastra/core@latest zod@latest
   python3 -m venv "$folder/python"
   "$folder/python/bin/pip" install --quiet openai openpipe-art wandb
 fi

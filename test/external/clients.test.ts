@@ -21,6 +21,7 @@ const PACKAGES = {
   agents: "@openai/agents",
   langchain: "@langchain/openai",
   langchainTools: "@langchain/core/tools",
+  langchainAgent: "langchain",
   mastraAgent: "@mastra/core/agent",
   mastraTools: "@mastra/core/tools",
   zod: "zod",
@@ -124,6 +125,10 @@ describe.runIf(folder)("published clients", () => {
       if (name === "@ai-sdk/open-responses") expect(steps[0].reasoningText).toBe("Which tool?");
       const streamed = streamText(loop);
       expect([await streamed.text, (await streamed.steps).length]).toEqual([ANSWER, 2]);
+      const reported = await generateText({
+        ...{ ...loop, prompt: "Report the weather", output: from.ai.Output.object({ schema: report() }) },
+      });
+      expect([reported.output, reported.steps.length]).toEqual([REPORT, 2]);
       const unstored = { ...loop, providerOptions: { openai: { store: false } } };
       expect((await generateText(unstored)).text).toBe(ANSWER);
     });
@@ -152,6 +157,14 @@ describe.runIf(folder)("published clients", () => {
       expect(next.finalOutput).toBe(ANSWER);
       const typed = new Agent({ name: "B", model: "demo", outputType: report() });
       expect((await run(typed, "json")).finalOutput).toEqual(REPORT);
+      const asked: string[] = [];
+      const noted = tool({
+        ...{ name: "weather", description: "weather", parameters: city() },
+        execute: async ({ city }: { city: string }) => asked.push(city),
+      });
+      const both = new Agent({ name: "C", model: "demo", tools: [noted], outputType: report() });
+      expect((await run(both, "Report the weather")).finalOutput).toEqual(REPORT);
+      expect(asked).toEqual(["Oslo"]);
     });
 
     it.each([false, true])("LangChain.js, by responses: %s", async (useResponsesApi) => {
@@ -171,6 +184,11 @@ describe.runIf(folder)("published clients", () => {
       expect((await withTools.invoke([{ role: "user", content: "Weather?" }, asked, told])).text).toBe(ANSWER);
       const typed = chat.withStructuredOutput(report(), { method: "jsonSchema" });
       expect(await typed.invoke("json")).toEqual(REPORT);
+      const { createAgent, providerStrategy } = from.langchainAgent;
+      const agent = createAgent({ model: chat, tools: [weather], responseFormat: providerStrategy(report()) });
+      const done = await agent.invoke({ messages: [{ role: "user", content: "Report the weather" }] });
+      expect(done.structuredResponse).toEqual(REPORT);
+      expect(done.messages.map((one: { getType(): string }) => one.getType())).toEqual(["human", "ai", "tool", "ai"]);
       if (useResponsesApi) return;
       expect(await new from.langchain.OpenAI({ ...common, model: "demo", maxTokens: 8 }).invoke("[hello]")).toBe(
         GREETING,
