@@ -5,6 +5,10 @@ import { validate } from "./validate.js";
 
 const messages = [{ role: "user", content: "Hi" }];
 const tool = { type: "function", function: { name: "add", parameters: { type: "object" } } };
+const allowed = (mode: string, ...names: string[]) => ({
+  type: "allowed_tools",
+  allowed_tools: { mode, tools: names.map((name) => ({ type: "function", function: { name } })) },
+});
 const read = (fields: object, strict = false): ChatRequest =>
   validate(chatCompletionCreate, { messages, ...fields }, { strict });
 
@@ -81,6 +85,13 @@ describe("fields out of bounds are refused where they stand", () => {
     ["tool_choice", { tools: [], tool_choice: "required" }],
     ["tool_choice", { tools: [tool], tool_choice: "always" }],
     ["tool_choice.function.name", { tools: [tool], tool_choice: { type: "function", function: { name: "sub" } } }],
+    ["tool_choice.allowed_tools.mode", { tools: [tool], tool_choice: allowed("none", "add") }],
+    ["tool_choice.allowed_tools.tools", { tools: [tool], tool_choice: allowed("auto") }],
+    ["tool_choice", { tool_choice: allowed("auto", "add") }],
+    [
+      "tool_choice.allowed_tools.tools.1.function.name",
+      { tools: [tool], tool_choice: allowed("required", "add", "sub") },
+    ],
     ["reasoning_effort", { reasoning_effort: "extreme" }],
     ["thinking_token_budget", { thinking_token_budget: -2 }],
     ["thinking_token_budget", { thinking_token_budget: 1.5 }],
@@ -145,6 +156,7 @@ describe("fields out of bounds are refused where they stand", () => {
     ["repetition_detection", { use_beam_search: true, repetition_detection: { max_pattern_size: 1, min_count: 2 } }],
     ["priority", { use_beam_search: true, priority: 1 }],
     ["tool_choice", { use_beam_search: true, tools: [tool], tool_choice: "required" }],
+    ["tool_choice", { use_beam_search: true, tools: [tool], tool_choice: allowed("required", "add") }],
     [
       "tool_choice",
       { use_beam_search: true, tools: [tool], tool_choice: { type: "function", function: { name: "add" } } },
@@ -222,6 +234,8 @@ describe("what is accepted", () => {
     { use_beam_search: true, frequency_penalty: 0, repetition_penalty: 1, logit_bias: {} },
     { use_beam_search: true, tools: [tool], tool_choice: "auto" },
     { use_beam_search: true, tools: [tool], tool_choice: "none" },
+    { use_beam_search: true, tools: [tool], tool_choice: allowed("auto", "add") },
+    { tools: [tool], tool_choice: allowed("required", "add", "add") },
     { user: "someone" },
     { n: 4, temperature: 0 },
   ])("%o", (fields) => {

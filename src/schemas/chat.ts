@@ -107,9 +107,29 @@ const toolChoiceFunction = named(
   "That a certain function has to be called.",
 );
 
+const allowedTool = looseObject({
+  type: z.literal("function"),
+  function: field(looseObject({ name: z.string().min(1) }), "Its `name`."),
+});
+
+const toolChoiceAllowedTools = named(
+  "ChatToolChoiceAllowedTools",
+  z.object({
+    type: z.literal("allowed_tools"),
+    allowed_tools: field(
+      z.object({
+        mode: field(z.enum(["auto", "required"]), "As `tool_choice` itself."),
+        tools: field(list(allowedTool, MAX_TOOLS).min(1), "Which of the request's tools."),
+      }),
+      "The tools, and whether one has to be called.",
+    ),
+  }),
+  "That some of the request's tools may be called or have to be; the model is shown no others.",
+);
+
 const toolChoice = typed(
-  z.union([z.enum(["none", "auto", "required"]), toolChoiceFunction]),
-  "string | ChatToolChoiceFunction | { type: string }",
+  z.union([z.enum(["none", "auto", "required"]), toolChoiceFunction, toolChoiceAllowedTools]),
+  "string | ChatToolChoiceFunction | ChatToolChoiceAllowedTools | { type: string }",
 );
 
 const jsonSchemaFormat = looseObject({
@@ -321,7 +341,7 @@ export const chatFields = named(
     tools: field(optional(list(chatTool, MAX_TOOLS)), "Functions that the model may call. Default: none."),
     tool_choice: field(
       optional(toolChoice),
-      '"none": no calls. "auto": as the model likes; beside a `response_format` of JSON a reply is either calls, whose arguments follow the functions\' parameters, or a text in the form. "required": at least one. Or (`type` "function") a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there is such a parser, else "none".',
+      '"none": no calls. "auto": as the model likes; beside a `response_format` of JSON a reply is either calls, whose arguments follow the functions\' parameters, or a text in the form. "required": at least one. Or (`type` "function") a function of `tools`, which is called; or (`type` "allowed_tools") some of them. All but "none" need a tool parser of the engine. Default: "auto" with `tools` where there is such a parser, else "none".',
     ),
     reasoning_effort: field(
       optional(z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
@@ -497,15 +517,16 @@ function* contradictions(request: Fields): Generator<[path: string[], message: s
   const hasTools = (request.tools ?? []).length > 0;
   const choice = request.tool_choice ?? "none";
   if (choice !== "none" && !hasTools) yield [["tool_choice"], "needs tools"];
-  if (typeof choice === "object" && hasTools && !request.tools!.some((tool) => isNamed(tool, choice.function.name))) {
-    yield [["tool_choice", "function", "name"], `no function of tools is named "${choice.function.name}"`];
+  for (const [path, name] of hasTools ? namedTools(choice) : []) {
+    if (request.tools!.some((tool) => isNamed(tool, name))) continue;
+    yield [["tool_choice", ...path, "function", "name"], `no function of tools is named "${name}"`];
   }
   if (request.structured_outputs !== undefined) {
     const format = request.response_format?.type ?? "text";
     if (format !== "text") {
       yield [["structured_outputs"], `cannot be combined with a response_format of type "${format}"`];
     }
-    if (typeof choice === "object") yield [["structured_outputs"], "cannot be combined with a named tool_choice"];
+    if (isNamedChoice(choice)) yield [["structured_outputs"], "cannot be combined with a named tool_choice"];
   }
   if (request.chat_template_kwargs !== undefined && "tokenize" in request.chat_template_kwargs) {
     yield [["chat_template_kwargs", "tokenize"], "may not be set: the prompt is always tokenized"];
@@ -529,7 +550,21 @@ function* beamSearchContradictions(request: Fields): Generator<[path: string[], 
   if ((request.repetition_detection?.max_pattern_size ?? 0) > 0) yield [["repetition_detection"], message];
   if (request.priority !== 0) yield [["priority"], message];
   const choice = request.tool_choice ?? "none";
-  if (choice === "required" || typeof choice === "object") yield [["tool_choice"], message];
+  const mode = typeof choice === "object" && choice.type === "allowed_tools" ? choice.allowed_tools.mode : choice;
+  if (mode === "required" || typeof mode === "object") yield [["tool_choice"], message];
+}
+
+type ToolChoice = NonNullable<Fields["tool_choice"]>;
+
+function isNamedChoice(choice: ToolChoice): choice is z.output<typeof toolChoiceFunction> {
+  return typeof choice === "object" && choice.type === "function";
+}
+
+/** Functions that a choice names, and where in it. */
+function namedTools(choice: ToolChoice): [path: string[], name: string][] {
+  if (typeof choice === "string") return [];
+  if (choice.type === "function") return [[[], choice.function.name]];
+  return choice.allowed_tools.tools.map((tool, i) => [["allowed_tools", "tools", String(i)], tool.function.name]);
 }
 
 function isNamed(tool: z.output<typeof chatTool>, name: string): boolean {

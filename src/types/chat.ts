@@ -71,6 +71,24 @@ export interface ChatToolChoiceFunction {
   };
 }
 
+/** That some of the request's tools may be called or have to be; the model is shown no others. */
+export interface ChatToolChoiceAllowedTools {
+  type: "allowed_tools";
+  /** The tools, and whether one has to be called. */
+  allowed_tools: {
+    /** As `tool_choice` itself. */
+    mode: "auto" | "required";
+    /** Which of the request's tools. 1 to 4096 entries. */
+    tools: readonly {
+      type: "function";
+      /** Its `name`. */
+      function: {
+        name: string;
+      };
+    }[];
+  };
+}
+
 /** What the reply follows: exactly one of `json`, `regex`, `choice`, `grammar`, `json_object` and `structural_tag`. */
 export interface StructuredOutputs {
   /** A JSON Schema, as text or as an object. A keyword that cannot be enforced is a ValidationError. */
@@ -190,10 +208,10 @@ export interface ChatCompletionCreateParamsBase {
   /**
    * "none": no calls. "auto": as the model likes; beside a `response_format` of JSON a reply is either calls, whose
    * arguments follow the functions' parameters, or a text in the form. "required": at least one. Or (`type` "function")
-   * a function of `tools`, which is called. All but "none" need a tool parser of the engine. Default: "auto" with
-   * `tools` where there is such a parser, else "none".
+   * a function of `tools`, which is called; or (`type` "allowed_tools") some of them. All but "none" need a tool parser
+   * of the engine. Default: "auto" with `tools` where there is such a parser, else "none".
    */
-  tool_choice?: string | ChatToolChoiceFunction | { type: string } | null;
+  tool_choice?: string | ChatToolChoiceFunction | ChatToolChoiceAllowedTools | { type: string } | null;
   /** What it does is up to the chat template. Default: what the template takes it for. */
   reasoning_effort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null;
   /**

@@ -343,6 +343,66 @@ describe("tool_choice auto with a form", () => {
   });
 });
 
+describe("tool_choice allowed_tools", () => {
+  const allowed = (mode: string, ...names: string[]) => ({
+    type: "allowed_tools",
+    allowed_tools: { mode, tools: names.map((name) => ({ type: "function", function: { name } })) },
+  });
+
+  test("required: one of them is called", async () => {
+    const asked = { model: "hermes", tools, parallel_tool_calls: false, tool_choice: allowed("required", "sub") };
+    const { message, finish_reason } = await reply({ ...asked, ...start("[sub]") });
+    expect([plainCalls(message.tool_calls), finish_reason]).toEqual([[["sub", { a: 6 }]], "tool_calls"]);
+    const other = await served.text({ ...asked, ...start("[add]"), temperature: 0, max_tokens: 8 });
+    expect(other).toMatch(/^<tool_call>\n\{"name": "sub"/);
+  });
+
+  test("auto: the others are neither shown nor called", async () => {
+    const asked = { model: "hermes", tools, ...start("[one]") };
+    const { message } = await reply({ ...asked, tool_choice: allowed("auto", "sub") });
+    expect(message).not.toHaveProperty("tool_calls");
+    expect(plainCalls((await reply({ ...asked, tool_choice: allowed("auto", "add") })).message.tool_calls)).toEqual([
+      ["add", { a: 1, b: 2 }],
+    ]);
+    const shown = await served.chat({ ...asked, tool_choice: allowed("auto", "sub"), return_token_ids: true });
+    const alone = await served.chat({ ...asked, tools: [tools[1]], return_token_ids: true });
+    expect(shown.prompt_token_ids).toEqual(alone.prompt_token_ids);
+    const request = { model: "hermes", messages: hello, tools, tool_choice: allowed("auto", "sub"), ...start("[one]") };
+    const tokenized = (await (await served.request("POST", "/tokenize", request)).json()) as { tokens: number[] };
+    expect(tokenized.tokens).toEqual(alone.prompt_token_ids);
+  });
+
+  test("with a form: a call of one of them, or the form", async () => {
+    const asked = { model: "hermes", tools, response_format: { type: "json_object" }, parallel_tool_calls: false };
+    const called = await reply({ ...asked, tool_choice: allowed("auto", "add"), ...start("[add]") });
+    expect(plainCalls(called.message.tool_calls)).toEqual([["add", { a: 5 }]]);
+    const other = { ...asked, tool_choice: allowed("auto", "sub"), ...start("[add]"), temperature: 0, max_tokens: 8 };
+    expect(await served.text(other)).toMatch(/^<tool_call>\n\{"name": "sub"/);
+  });
+
+  test("what is wrong is told of the request's own tools", async () => {
+    await served.refusal(
+      { model: "hermes", tools, tool_choice: allowed("auto", "add", "mul") },
+      "tool_choice.allowed_tools.tools.1.function.name",
+    );
+    await served.refusal({ model: "hermes", tool_choice: allowed("auto", "add") }, "tool_choice");
+    await served.refusal(
+      { model: "hermes", tools, tool_choice: allowed("none", "add") },
+      "tool_choice.allowed_tools.mode",
+    );
+    await served.refusal({ model: "hermes", tools, tool_choice: allowed("auto") }, "tool_choice.allowed_tools.tools");
+    const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
+    const wrong = [...tools, { type: "function", function: { name: "odd", parameters: odd } }];
+    const place = "tools.2.function.parameters.properties.a.pattern";
+    for (const names of [["odd"], ["sub", "odd"]]) {
+      await served.refusal({ model: "hermes", tools: wrong, tool_choice: allowed("required", ...names) }, place);
+    }
+    expect((await off.refusal({ tools, tool_choice: allowed("auto", "add") }, "tool_choice")).error.message).toMatch(
+      /tool/,
+    );
+  });
+});
+
 describe("tool_choice none", () => {
   test("shows the tools to the template, and parses nothing", async () => {
     const none = { model: "hermes", tools, tool_choice: "none", ...start("[one]") };

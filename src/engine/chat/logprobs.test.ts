@@ -103,9 +103,16 @@ describe("logprobs", () => {
   });
 
   test("a trained model's choice carries its prompt when messages and tools alone do not make it", async () => {
-    const { ask } = await says("ab");
-    const tools = [{ type: "function", function: { name: "f" } }];
-    for (const plain of [{}, { tools }, { chat_template_kwargs: {} }, { add_generation_prompt: true }]) {
+    const { ask } = await says("ab", { toolParser: "hermes" });
+    const tools = ["f", "g"].map((name) => ({ type: "function", function: { name } }));
+    const allowed = (...some: object[]) => ({ type: "allowed_tools", allowed_tools: { mode: "auto", tools: some } });
+    for (const plain of [
+      {},
+      { tools },
+      { tools, tool_choice: allowed(...tools) },
+      { chat_template_kwargs: {} },
+      { add_generation_prompt: true },
+    ]) {
       expect((await ask({ model: "trained", ...plain })).choices[0]).not.toHaveProperty("prompt_token_ids");
     }
     for (const other of [
@@ -115,6 +122,7 @@ describe("logprobs", () => {
       { add_generation_prompt: false },
       { chat_template: "{% for m in messages %}{{ m.content }}{% endfor %}!" },
       { truncate_prompt_tokens: 4 },
+      { tools, tool_choice: allowed(tools[0]!) },
       // A choice that is kept has its thoughts dropped where its conversation is rendered again.
       {
         messages: [

@@ -19,6 +19,7 @@ import {
 } from "../../text/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import { checkTextLength, keptPromptTokens, type TokenLimits } from "./tokenLimits.js";
+import { offeredTools } from "./toolChoice.js";
 
 export interface RenderedPrompt {
   tokens: number[];
@@ -48,7 +49,7 @@ export async function renderPrompt(
   const template = templateOf(request, base);
   const conversation: Conversation = {
     messages,
-    tools: request.tools,
+    tools: offeredTools(request),
     documents: request.documents,
     addGenerationPrompt,
     continueFinalMessage: request.continue_final_message,
@@ -103,6 +104,7 @@ function isPlainRequest(request: ChatRequest): boolean {
   const { chat_template_kwargs: kwargs, documents, reasoning_effort: effort } = request;
   return (
     ownTemplate(request) === undefined &&
+    offeredTools(request).length === (request.tools ?? []).length &&
     Object.keys(kwargs ?? {}).length === 0 &&
     (documents ?? null) === null &&
     (effort ?? null) === null &&

@@ -17,6 +17,7 @@ import {
 import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
+import { type CallMode, callMode, offeredTools } from "./toolChoice.js";
 
 export interface ReplyPlan {
   /** What thoughts look like that the model's replies may begin with; null: they do not. */
@@ -55,15 +56,16 @@ export function planReply(
   const reasoning = recogniseReasoning(template.source) ?? (thought === null ? null : USUAL_REASONING);
   const format = host.toolParser === "auto" ? recogniseToolFormat(template.source) : host.toolParser;
   const known = format === "none" ? null : format;
-  const byDefault = (request.tools ?? []).length > 0 && known !== null ? "auto" : "none";
-  const choice = request.tool_choice ?? byDefault;
+  const tools = offeredTools(request);
+  const byDefault = tools.length > 0 && known !== null ? "auto" : "none";
+  const choice = callMode(request) ?? byDefault;
   if (choice !== "none" && known === null) throw noToolParser(host.toolParser);
   const toolFormat = choice === "none" ? null : known;
   const several = request.parallel_tool_calls === undefined || request.parallel_tool_calls === true;
   return {
     reasoning,
     toolFormat,
-    offeredTools: new Map((request.tools ?? []).map((tool) => [tool.function.name, tool.function.parameters])),
+    offeredTools: new Map(tools.map((tool) => [tool.function.name, tool.function.parameters])),
     onlyOneCall: !several,
     needsSpecialTokens: marks(reasoning, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);
@@ -75,16 +77,12 @@ export function planReply(
 }
 
 /** A text has a form only if it is one: where calls are as the model likes, they may come instead of it. */
-function heldCalls(
-  request: ChatRequest,
-  choice: NonNullable<ChatRequest["tool_choice"]>,
-  texts: CallTexts,
-  several: boolean,
-): HeldCalls | null {
+function heldCalls(request: ChatRequest, choice: CallMode, texts: CallTexts, several: boolean): HeldCalls | null {
   const form = choice === "auto" ? jsonFormOf(request) : null;
   if (choice === "auto" && form === null) return null;
-  const tools = request.tools!;
-  const calls = toolCallConstraint(texts, tools, typeof choice === "object" ? choice.function.name : null, several);
+  const tools = offeredTools(request);
+  const name = typeof choice === "object" ? choice.name : null;
+  const calls = toolCallConstraint(texts, tools, name, several, request.tools);
   return {
     constraint: form === null ? calls : callsOrForm(calls, form),
     areForced: form === null,

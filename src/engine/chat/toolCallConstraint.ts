@@ -1,18 +1,17 @@
 // A reply that must be tool calls, each with arguments that its function's parameters allow.
 
-import type { ChatRequest } from "../../schemas/chat.js";
 import type { SingleConstraint } from "../../structuredOutputs/index.js";
 import type { CallTexts } from "../../text/index.js";
 import type { RequestConstraint } from "./constraint.js";
+import type { Tool } from "./toolChoice.js";
 
-type Tool = NonNullable<ChatRequest["tools"]>[number];
-
-/** `name`: the one function to call; null: any, once or `several` times. */
+/** `name`: the one function to call; null: any, once or `several` times. `all`: the request's tools, of which `tools` are. */
 export function toolCallConstraint(
   { open, head, style, tail, between, close }: CallTexts,
   tools: readonly Tool[],
   name: string | null,
   several: boolean,
+  all: readonly Tool[] = tools,
 ): RequestConstraint<SingleConstraint> {
   const argumentsOf = (tool: Tool) => ({ type: "json_schema", json_schema: tool.function.parameters ?? {}, style });
   const constraint = (elements: object[]): SingleConstraint => ({
@@ -26,15 +25,15 @@ export function toolCallConstraint(
       anyOrder: false,
     },
   });
+  const placeOf = (tool: Tool) => ["tools", String(all.indexOf(tool)), "function", "parameters"];
   const constant = (value: string) => ({ type: "const_string", value });
   if (name !== null) {
-    const index = tools.findIndex((tool) => tool.function.name === name);
-    const tool = tools[index]!;
+    const tool = tools.find((one) => one.function.name === name)!;
     return {
       field: "tools",
       constraint: constraint([constant(open + head(tool.function.name)), argumentsOf(tool), constant(tail + close)]),
       // "format", "elements", "1", "json_schema", ...
-      locate: (path) => ["tools", String(index), "function", "parameters", ...path.slice(4)],
+      locate: (path) => [...placeOf(tool), ...path.slice(4)],
     };
   }
   const calls = {
@@ -50,6 +49,6 @@ export function toolCallConstraint(
     field: "tools",
     constraint: constraint([constant(open), calls, constant(close)]),
     // "format", "elements", "1", "tags", i, "content", "json_schema", ...
-    locate: (path) => ["tools", path[4] ?? "0", "function", "parameters", ...path.slice(7)],
+    locate: (path) => [...placeOf(tools[Number(path[4] ?? 0)]!), ...path.slice(7)],
   };
 }

@@ -2,7 +2,7 @@
 
 import { relocatedFault } from "../../relocatedFault.js";
 import { samplingNumbers } from "../../samplingNumbers.js";
-import { namespacedName, type OfferedFunction, offeredFunctions } from "../../schemas/offeredFunctions.js";
+import { namespacedName, offeredFunctions } from "../../schemas/offeredFunctions.js";
 import type { ResponseRequest } from "../../schemas/responses.js";
 import type { PlacedItem } from "./inputItems.js";
 
@@ -120,16 +120,8 @@ function responseFormat(format: NonNullable<ResponseRequest["text"]>["format"]):
   return type === "json_schema" ? { type, json_schema: { name, schema, strict } } : { type };
 }
 
-/** The functions that the model is shown. */
-function offered({ tools, tool_choice: choice }: ResponseRequest): OfferedFunction[] {
-  const all = offeredFunctions(tools);
-  if (typeof choice !== "object" || choice.type !== "allowed_tools") return all;
-  return all.filter((one) => choice.tools.some(({ name }) => name === one.name));
-}
-
 function toolParams(request: ResponseRequest): Record<string, unknown> {
-  const choice = request.tool_choice;
-  const tools = offered(request).map(({ name, definition: { description, parameters, strict } }) => ({
+  const tools = offeredFunctions(request.tools).map(({ name, definition: { description, parameters, strict } }) => ({
     type: "function",
     function: {
       name,
@@ -138,19 +130,16 @@ function toolParams(request: ResponseRequest): Record<string, unknown> {
       ...(strict == null ? {} : { strict }),
     },
   }));
-  const named = typeof choice === "object" && choice.type === "function" ? choice.name : null;
-  return {
-    ...(tools.length > 0 ? { tools } : {}),
-    // Without tools there is nothing to be chosen, whatever clients send as their default.
-    tool_choice:
-      named !== null
-        ? { type: "function", function: { name: named } }
-        : typeof choice === "object" && choice.type === "allowed_tools"
-          ? choice.mode
-          : tools.length === 0 && choice === "auto"
-            ? undefined
-            : choice,
-  };
+  // Without tools there is nothing to be chosen, whatever clients send as their default.
+  const isIdle = tools.length === 0 && request.tool_choice === "auto";
+  return { ...(tools.length > 0 ? { tools } : {}), tool_choice: isIdle ? undefined : toolChoice(request.tool_choice) };
+}
+
+function toolChoice(choice: ResponseRequest["tool_choice"]): unknown {
+  if (typeof choice !== "object") return choice;
+  const named = ({ name }: { name: string }) => ({ type: "function", function: { name } });
+  if (choice.type === "function") return named(choice);
+  return { type: "allowed_tools", allowed_tools: { mode: choice.mode, tools: choice.tools.map(named) } };
 }
 
 /** Faults of the chat completion's fields, as those of the response's. */
@@ -170,7 +159,7 @@ function renamed(path: string[], request: ResponseRequest, places: readonly (str
   if (head === "reasoning_effort") return ["reasoning", "effort"];
   if (head === "response_format") return ["text", "format", ...(second === "json_schema" ? rest : path.slice(1))];
   if (head === "tools" && rest[0] === "function") {
-    return [head, ...offered(request)[Number(second)]!.place, ...rest.slice(1)];
+    return [head, ...offeredFunctions(request.tools)[Number(second)]!.place, ...rest.slice(1)];
   }
   if (head === "tool_choice" && second === "function") return [head, ...rest];
   return path;
