@@ -91,7 +91,11 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
         const int n = std::min({kBackwardReduction, term.w->n - n0, p.to - n0});
         team.preemption_point(worker);
         transpose_panels(k, *term.w, col, mine * kLanes, n0, n, transposed);
-        k.gemm(term.dy.at(0, n0), term.dy.ld, p.rows, transposed, n, mine, sums.data, sums.ld, accumulate);
+        for (int row = 0; row < p.rows; row += kRunRows) {
+          if (row > 0) team.preemption_point(worker);
+          k.gemm(term.dy.at(row, n0), term.dy.ld, std::min(kRunRows, p.rows - row), transposed, n, mine, sums.at(row),
+                 sums.ld, accumulate);
+        }
         accumulate = true;
       }
       if (term.a_t)

@@ -50,10 +50,12 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   const Widths& c = m.widest();
   // A layer that stays in a core's cache is best applied to a run of rows at a time. Where there are many rows, they
   // had better stay with the core that has them in its cache: the matrix unit is so fast, and the weights that a
-  // backward pass transposes for them serve all.
-  const bool stays = is_fast(m.kernels.isa)
-                         ? rows >= kTileRows * count
-                         : block > 1 && rows >= 2 * kTileRows * count && m.layer_bytes() <= kTransposedBytes;
+  // backward pass transposes for them serve all. Not those of experts, each of which serves a few rows of a run.
+  const bool experts = m.most_experts().count > 0,
+             many = is_fast(m.kernels.isa)
+                        ? rows >= kTileRows * count
+                        : block > 1 && rows >= 2 * kTileRows * count && m.layer_bytes() <= kTransposedBytes,
+             stays = many && !experts;
   by_rows = count > 1 && (stays || (m.layer_bytes() <= (int64_t(4) << 20) && rows >= 8 * count));
   if (stays) {
     const int turns = (rows + kStayingRows * count - 1) / (kStayingRows * count), step = std::max(block, kFastDepth);
@@ -62,7 +64,7 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
     run_rows = std::min(kTileRows, std::max(8, (rows / (4 * count) + 7) / 8 * 8));
     if (block > 1) run_rows = block;
   } else {
-    run_rows = std::min(kRunRows, rows);
+    run_rows = std::min(experts ? kExpertRunRows : kRunRows, rows);
   }
   runs.resize(std::max<size_t>(runs.size(), by_rows ? count : 1));
   for (int i = 0; i < (by_rows ? count : 1); i++) runs[i].size(m, run_rows, lora_columns);
@@ -70,10 +72,10 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
-    // A tile of a product, or three rows of the residual stream or of an expert's activations.
-    w.tile.reserve(
-        std::max<size_t>({kTileFloats, size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride())}) *
-        sizeof(float));
+    // A tile of a product, forward or backward, or three rows of the residual stream or of an expert's activations.
+    w.tile.reserve(std::max<size_t>({kTileFloats, size_t(run_rows) * kBackwardColumns,
+                                     size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride())}) *
+                   sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);

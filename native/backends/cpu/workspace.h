@@ -159,6 +159,7 @@ struct Workspace {
 constexpr int kTileRows = 128, kTilePanels = 12, kMostTilePanels = 24;
 constexpr int kTileFloats = 2 * kTileRows * kMostTilePanels * kLanes;
 constexpr int kRunRows = 512;                                     // rows of a run that all workers share
+constexpr int kExpertRunRows = 2048;                              // the same, where an expert has few of them
 constexpr int kStayingRows = kTileRows;                           // of one that a worker has alone
 constexpr int64_t kTransposedBytes = int64_t(128) << 20;          // of a layer that is transposed at once
 constexpr int kBackwardColumns = 192, kBackwardReduction = 1024;  // of a worker's panel of transposed weights
