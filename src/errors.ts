@@ -228,9 +228,12 @@ export class ModelFileError extends AnnealError {
  * what is in it.
  */
 export function errorForOthers(error: unknown): unknown {
-  if (!(error instanceof ModelFileError)) return error;
-  const { file, code } = error;
-  return new ModelFileError(basename(file), "cannot be used", { code, hint: "the log of the engine says why" });
+  const hint = "the log of the engine says why";
+  if (error instanceof ModelFileError) {
+    return new ModelFileError(basename(error.file), "cannot be used", { code: error.code, hint });
+  }
+  if (!(error instanceof UnavailableError && error.code === "file_unusable")) return error;
+  return new UnavailableError("a file cannot be used", { code: error.code, hint });
 }
 
 /** A message of the operating system without the path that it ends in; other messages as they are. */

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { systemReason, ValidationError } from "./errors.js";
-import { asDiskFullError } from "./fullDisk.js";
+import { asDiskFullError } from "./fileErrors.js";
 import { isAlive } from "./isAlive.js";
 
 /**

@@ -40,7 +40,7 @@ export async function readAt(handle: FileHandle, to: Uint8Array, position: numbe
 
 /**
  * A whole file that is no longer than `maxBytes`, whatever size it claims.
- * @throws ModelFileError as `openRegularFile` does, and for a longer file.
+ * @throws ModelFileError as `openRegularFile` does, for one that cannot be read, and for a longer one.
  */
 export async function readRegularFile(file: string, maxBytes: number): Promise<Buffer> {
   const handle = await openRegularFile(file);
@@ -50,7 +50,9 @@ export async function readRegularFile(file: string, maxBytes: number): Promise<B
     let length = 0;
     // One byte more than it claims tells the end. Files of the kernel claim none.
     for (let next = size + 1; size <= maxBytes && length <= maxBytes; next = 65_536) {
-      const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(next), 0, next, null);
+      const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(next), 0, next, null).catch((cause) => {
+        throw new ModelFileError(file, systemReason(cause), { cause });
+      });
       if (bytesRead === 0) return Buffer.concat(pieces);
       pieces.push(buffer.subarray(0, bytesRead));
       length += bytesRead;

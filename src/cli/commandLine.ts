@@ -1,5 +1,5 @@
 import { AnnealError } from "../errors.js";
-import { asDiskFullError } from "../fullDisk.js";
+import { asDiskFullError } from "../fileErrors.js";
 import { minNode, packageVersion } from "../packageFiles.js";
 import { findCommand, groupHelp, isGroup, runCommand, summaries } from "./command.js";
 import { commands } from "./commands.js";

@@ -5,7 +5,7 @@ import { existsSync, statfsSync } from "node:fs";
 import { copyFile, rename, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { NotFoundError, UnavailableError, ValidationError } from "../errors.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import { makeFolders } from "../makeFolders.js";
 import type { PulledModel, PullOptions } from "../types/hub.js";
 import { download } from "./download.js";
@@ -22,7 +22,8 @@ import { type HubAccess, type HubFile, hubToken, listRepository, neededFiles } f
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
 /** As `pullModel` of index.ts. */
-export const pullModel = throwingDiskFull(
+export const pullModel = throwingFileErrors(
+  () => hubCacheFolder(),
   async (name: string, { include = [], signal, onProgress }: PullOptions = {}): Promise<PulledModel> => {
     const model = parseHubModel(name);
     if (model === null) throw ValidationError.at("name", `must be OWNER/NAME or OWNER/NAME@REVISION, not "${name}"`);

@@ -1,5 +1,5 @@
 import { AnnealError, InternalServerError, ValidationError } from "../errors.js";
-import { asDiskFullError } from "../fullDisk.js";
+import { asDiskFullError } from "../fileErrors.js";
 
 /** How a family of paths words its errors: `/v1/preview/...` as `detail`, the others as an `error` object, `/v1/messages` as Anthropic does. */
 export type ErrorStyle = "detail" | "error" | "message";

@@ -3,7 +3,7 @@ import { cp, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
 import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import { makeFolders, makePartOf } from "../makeFolders.js";
 import { pathWithin } from "../pathWithin.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
@@ -22,25 +22,28 @@ const MAX_COPIED_TWICE = 4;
 const MAX_ATTEMPTS = 50;
 
 /** See homes.ts. */
-export const backupHome = throwingDiskFull(async (home: string, target: string): Promise<HomeBackup> => {
-  const source = await wholePath(home);
-  const folder = await wholePath(target);
-  const live = openForReading(source);
-  let temporary: string | null = null;
-  try {
-    checkTarget(source, folder);
-    temporary = makePartOf("target", folder, PRIVATE_FOLDER);
-    const report = await copyHome(live, source, temporary);
-    if (existsSync(folder)) rmdirSync(folder);
-    await commitFolder(temporary, folder);
-    return { folder, ...report };
-  } catch (error) {
-    throw databaseError(source, error);
-  } finally {
-    live.close();
-    if (temporary !== null) rmSync(temporary, { recursive: true, force: true });
-  }
-});
+export const backupHome = throwingFileErrors(
+  ([, target]) => target,
+  async (home: string, target: string): Promise<HomeBackup> => {
+    const source = await wholePath(home);
+    const folder = await wholePath(target);
+    const live = openForReading(source);
+    let temporary: string | null = null;
+    try {
+      checkTarget(source, folder);
+      temporary = makePartOf("target", folder, PRIVATE_FOLDER);
+      const report = await copyHome(live, source, temporary);
+      if (existsSync(folder)) rmdirSync(folder);
+      await commitFolder(temporary, folder);
+      return { folder, ...report };
+    } catch (error) {
+      throw databaseError(source, error);
+    } finally {
+      live.close();
+      if (temporary !== null) rmSync(temporary, { recursive: true, force: true });
+    }
+  },
+);
 
 /** Links followed, of what is there. */
 async function wholePath(path: string): Promise<string> {

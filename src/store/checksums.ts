@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { lstatSync, readdirSync } from "node:fs";
 import { join, sep } from "node:path";
-import { ModelFileError } from "../errors.js";
+import { ModelFileError, systemReason } from "../errors.js";
 import { openRegularFile, readRegularFile } from "../regularFile.js";
 
 export const META_FILE = "meta.json";
@@ -24,14 +24,16 @@ export async function folderChecksums(folder: string): Promise<Checksums> {
   return sums;
 }
 
-/** @throws ModelFileError when it is no regular file. */
+/** @throws ModelFileError when it is no regular file, or cannot be read. */
 async function checksum(file: string): Promise<string> {
   const hash = createHash("sha256");
   const handle = await openRegularFile(file);
   try {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     for (;;) {
-      const { bytesRead } = await handle.read(chunk, 0, chunk.length, null);
+      const { bytesRead } = await handle.read(chunk, 0, chunk.length, null).catch((cause) => {
+        throw new ModelFileError(file, systemReason(cause), { cause });
+      });
       if (bytesRead === 0) return hash.digest("hex");
       hash.update(chunk.subarray(0, bytesRead));
     }

@@ -2,7 +2,7 @@ import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, writeSy
 import { chmod, open, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import { makeFolders } from "../makeFolders.js";
 import { fsyncPath } from "./fsyncPath.js";
 import { PRIVATE_FILE, PRIVATE_FOLDER } from "./homeFolder.js";
@@ -72,7 +72,8 @@ export function moveFolder(temporary: string, final: string): void {
 }
 
 /** Writes a file so that a reader sees the old or the new content, never a part. @throws DiskFullError */
-export const writeFileDurably = throwingDiskFull(
+export const writeFileDurably = throwingFileErrors(
+  ([path]) => dirname(path),
   (path: string, content: string | Uint8Array | Iterable<string>): void => {
     const temporary = `${path}.${process.pid}.part`;
     const descriptor = openSync(temporary, "w", PRIVATE_FILE);
@@ -104,7 +105,8 @@ export interface StreamedFile {
 }
 
 /** Writes a file from chunks as they come, with the promise of `writeFileDurably`; a stream that breaks off leaves nothing. */
-export const streamFile = throwingDiskFull(
+export const streamFile = throwingFileErrors(
+  ([path]) => dirname(path),
   async (path: string, chunks: AsyncIterable<Uint8Array>): Promise<StreamedFile> => {
     const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2)}.part`;
     const file = await open(temporary, "w", PRIVATE_FILE);

@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { UnavailableError } from "../errors.js";
+import { hintOf } from "../fileErrors.js";
 import { isAlive } from "../isAlive.js";
 import { makeFolders } from "../makeFolders.js";
 import { fsyncPath } from "./fsyncPath.js";
@@ -116,7 +117,9 @@ export function homeError(home: string, error: unknown): unknown {
   if (code === "ERR_ACCESS_DENIED") {
     return unusable(home, message, error, "Node's permission model lets no file be flushed: start Node without it");
   }
-  return typeof code === "string" && /^(E[A-Z0-9]+|SQLITE_\w+)$/.test(code) ? unusable(home, message, error) : error;
+  return typeof code === "string" && /^(E[A-Z0-9]+|SQLITE_\w+)$/.test(code)
+    ? unusable(home, message, error, hintOf(code))
+    : error;
 }
 
 const TEMPORARY_PREFIX = "anneal-home-";

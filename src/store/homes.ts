@@ -20,7 +20,8 @@ export async function checkHome(home: string): Promise<HomeReport> {
  * everything that is in it. Works beside an engine that has the home open; jobs go on from there in either. What is in
  * quarantine is left out.
  * @throws NotFoundError when there is no home; ConflictError when `target` is there already and not empty; ValidationError when
- * it lies in the home or cannot be made; DiskFullError.
+ * it lies in the home or cannot be made; DiskFullError, and UnavailableError with code "file_unusable" or "backup_failed", when
+ * it cannot be written.
  */
 export async function backupHome(home: string, target: string): Promise<HomeBackup> {
   const loaded = await import("./backupHome.js");

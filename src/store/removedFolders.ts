@@ -1,6 +1,6 @@
 import { join, relative, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
-import { isDiskFull } from "../fullDisk.js";
+import { isDiskFull } from "../fileErrors.js";
 import type { HomeFiles } from "./homeFiles.js";
 
 /** Folders whose rows are deleted: what a crash leaves of them goes with the next opening. */

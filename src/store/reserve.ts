@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { existsSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isDiskFull } from "../fullDisk.js";
+import { isDiskFull } from "../fileErrors.js";
 import { PRIVATE_FILE } from "./homeFolder.js";
 
 /** Of the log: enough to delete some 20 MB of trajectories. */

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { clearInterval, setInterval } from "node:timers";
 import type { Database } from "better-sqlite3";
 import { ClosedError, ConflictError, NotFoundError } from "../errors.js";
-import { allThrowingDiskFull } from "../fullDisk.js";
+import { allThrowingFileErrors, refusalOf } from "../fileErrors.js";
 import { type ArtifactTable, artifactTable } from "./artifacts.js";
 import { type CheckpointTable, checkpointTable } from "./checkpoints.js";
 import { writeFileDurably } from "./durableFiles.js";
@@ -272,9 +272,10 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
   const swept = sweepHome(home, knownContent({ checkpoints, jobs, artifacts, savedModels, removed }));
   const endUpkeep = isTemporary ? () => undefined : regularly(reserve.take, logMover(database));
 
-  const table = <T extends object>(functions: T): T => allThrowingDiskFull(ofModels(whileOpen(database, functions)));
+  const table = <T extends object>(functions: T): T =>
+    allThrowingFileErrors(home, ofModels(whileOpen(database, functions)));
   const trajectories = trajectoryTable(database);
-  return allThrowingDiskFull<Store>({
+  return allThrowingFileErrors<Store>(home, {
     home,
     swept,
     isTemporary,
@@ -286,7 +287,7 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       ...trajectories,
       batch(...of) {
         const { add, finish, discard } = trajectories.batch(...of);
-        return { ...table({ add, finish }), ...allThrowingDiskFull({ discard }) };
+        return { ...table({ add, finish }), ...allThrowingFileErrors(home, { discard }) };
       },
       *rows(position) {
         for (const rows = trajectories.rows(position); ; ) {
@@ -304,7 +305,10 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
     savedModels: table(savedModels),
     responses: table(responses),
     removedFolders: table(removed),
-    files: allThrowingDiskFull({ ...files, ...table({ temporary: files.temporary, makeFolder: files.makeFolder }) }),
+    files: allThrowingFileErrors(home, {
+      ...files,
+      ...table({ temporary: files.temporary, makeFolder: files.makeFolder }),
+    }),
     transaction,
     deletion: (action) => reserve.lentTo(() => transaction(action)),
     startJob: (jobId, event) =>
@@ -338,8 +342,12 @@ function buildStore(database: Database, home: string, isTemporary: boolean, lock
       }),
     ownerKey() {
       const file = join(home, "owner-key");
-      if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`);
-      return readFileSync(file, "utf8").trim();
+      try {
+        if (!existsSync(file)) writeFileDurably(file, `${makeKey()}\n`);
+        return readFileSync(file, "utf8").trim();
+      } catch (error) {
+        throw homeError(home, refusalOf(error as Error));
+      }
     },
     check: () => void countModels.get(),
     setAddress: (address) => lock.setAddress(address),

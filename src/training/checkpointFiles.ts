@@ -5,7 +5,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
@@ -123,7 +123,8 @@ export async function captureState(
 }
 
 /** Fills an empty folder. Not flushed: the caller commits the folder. Rejects with DiskFullError when there is no room. */
-export const writeCheckpoint = throwingDiskFull(
+export const writeCheckpoint = throwingFileErrors(
+  ([folder]) => folder,
   async (
     folder: string,
     state: AdapterState,

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { elementCount } from "../elementCount.js";
 import { BadRequestError, ConflictError, ModelFileError } from "../errors.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import type { Trainer } from "../runtime/runtime.js";
 import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
 import type { SavedModelRecord } from "../store/savedModels.js";
@@ -293,28 +293,31 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   }
 
   /** A whole model folder, and beside the weights what training goes on from. */
-  readonly #write = throwingDiskFull(async (folder: string, signal: AbortSignal): Promise<void> => {
-    const { trainer, base } = this;
-    const { start, modelId, objective } = this.#opened;
-    const valuesOf = (name: string) => readTensor(trainer, "value", name);
-    await writeFloatFolder(folder, start.folder, valuesOf, base.device.dtype, { signal });
-    this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
-    await writeFile(join(folder, VALUE_FILE), partPieces(trainer, "value"));
-    for (const part of ["moment1", "moment2"] as const) {
-      signal.throwIfAborted();
-      if (trainer.steps > 0) await writeFile(join(folder, MOMENT_FILES[part]), partPieces(trainer, part));
-    }
-    const meta: SavedMeta = {
-      model_id: modelId,
-      weight_type: base.device.dtype,
-      kernel_set: base.device.kernelSet,
-      ...(base.device.config.kvCache === "int8" && { kv_cache: "int8" }),
-      objective,
-      steps: trainer.steps,
-    };
-    const sums = { ...meta, sha256: await folderChecksums(folder) };
-    await writeFile(join(folder, META_FILE), `${JSON.stringify(sums, null, 2)}\n`);
-  });
+  readonly #write = throwingFileErrors(
+    ([folder]) => folder,
+    async (folder: string, signal: AbortSignal): Promise<void> => {
+      const { trainer, base } = this;
+      const { start, modelId, objective } = this.#opened;
+      const valuesOf = (name: string) => readTensor(trainer, "value", name);
+      await writeFloatFolder(folder, start.folder, valuesOf, base.device.dtype, { signal });
+      this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
+      await writeFile(join(folder, VALUE_FILE), partPieces(trainer, "value"));
+      for (const part of ["moment1", "moment2"] as const) {
+        signal.throwIfAborted();
+        if (trainer.steps > 0) await writeFile(join(folder, MOMENT_FILES[part]), partPieces(trainer, part));
+      }
+      const meta: SavedMeta = {
+        model_id: modelId,
+        weight_type: base.device.dtype,
+        kernel_set: base.device.kernelSet,
+        ...(base.device.config.kvCache === "int8" && { kv_cache: "int8" }),
+        objective,
+        steps: trainer.steps,
+      };
+      const sums = { ...meta, sha256: await folderChecksums(folder) };
+      await writeFile(join(folder, META_FILE), `${JSON.stringify(sums, null, 2)}\n`);
+    },
+  );
 
   async close(): Promise<void> {
     const { files, savedModels } = this.#host.store;

@@ -5,7 +5,7 @@ import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ClosedError, DiskFullError, ModelFileError, systemReason, UnavailableError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
-import { asDiskFullError } from "../fullDisk.js";
+import { asDiskFullError, isOutOfFiles, refusalOf } from "../fileErrors.js";
 import { type Release, Semaphore } from "../semaphore.js";
 import type { JobEnd } from "../store/store.js";
 import type { TrainingHost } from "./host.js";
@@ -264,12 +264,6 @@ export class JobRunner {
   }
 }
 
-/** Whether the process, or the system, has as many files open as it may: other work may close some. */
-function isOutOfFiles(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return ["EMFILE", "ENFILE"].includes((error as NodeJS.ErrnoException).code ?? "") || isOutOfFiles(error.cause);
-}
-
 function engineClosing(): ClosedError {
   return new ClosedError("the engine is being closed");
 }
@@ -283,7 +277,7 @@ function cancelled(): JobEnd {
 function jobError(cause: unknown): string {
   if (cause instanceof ModelFileError) return `${basename(cause.file)}: ${cause.reason}`;
   if (!(cause instanceof Error)) return String(cause);
-  return systemReason(cause);
+  return systemReason(refusalOf(cause));
 }
 
 function failed(cause: unknown): JobEnd {

@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { copyFile, link, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ValidationError } from "../errors.js";
-import { throwingDiskFull } from "../fullDisk.js";
+import { throwingFileErrors } from "../fileErrors.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig } from "../types/training.js";
 import { ADAPTER_FILES, keptStates } from "./checkpointFiles.js";
@@ -63,14 +63,17 @@ export async function keepReference(
   }
 }
 
-const linkFiles = throwingDiskFull(async (from: string, to: string): Promise<void> => {
-  for (const name of await readdir(from)) {
-    if (!ADAPTER_FILES.includes(name)) continue;
-    const [source, target] = [join(from, name), join(to, name)];
-    // Not every file system has links.
-    await link(source, target).catch(() => copyFile(source, target));
-  }
-});
+const linkFiles = throwingFileErrors(
+  ([, to]) => to,
+  async (from: string, to: string): Promise<void> => {
+    for (const name of await readdir(from)) {
+      if (!ADAPTER_FILES.includes(name)) continue;
+      const [source, target] = [join(from, name), join(to, name)];
+      // Not every file system has links.
+      await link(source, target).catch(() => copyFile(source, target));
+    }
+  },
+);
 
 /** What a device elsewhere keeps of the reference of a job that ends goes with the last checkpoint that has it. */
 export async function discardReference(

@@ -3,7 +3,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type * as z from "zod";
-import { asDiskFullError } from "../../fullDisk.js";
+import { asDiskFullError } from "../../fileErrors.js";
 import { readGroupsBody } from "../../schemas/groupsFile.js";
 import { validate } from "../../schemas/validate.js";
 import { streamFile } from "../../store/durableFiles.js";

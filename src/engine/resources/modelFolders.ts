@@ -5,7 +5,7 @@ import { rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ADAPTER_MODULES, type AdapterModule } from "../../adapterModules.js";
 import { ValidationError } from "../../errors.js";
-import { throwingDiskFull } from "../../fullDisk.js";
+import { throwingFileErrors } from "../../fileErrors.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
 import { makePartOf } from "../../makeFolders.js";
@@ -37,7 +37,8 @@ export async function importAdapter(base: BaseModel, source: string, folder: str
  * Writes the adapter in `checkpoint` to `target`, which is there whole or not at all.
  * @throws ValidationError at `path` when something is there already, or nothing can be; ModelFileError when the checkpoint is damaged.
  */
-export const exportCheckpoint = throwingDiskFull(
+export const exportCheckpoint = throwingFileErrors(
+  ([, target]) => target,
   async (
     checkpoint: string,
     target: string,

@@ -1,14 +1,14 @@
-// What the store does where the disk has no room.
+// What the store does where files cannot be used, as where the disk has no room.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import Database from "better-sqlite3";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ClosedError, DiskFullError } from "../errors.js";
-import { allThrowingDiskFull } from "../fullDisk.js";
+import { allThrowingFileErrors } from "../fileErrors.js";
 import { streamFile, writeFileDurably } from "./durableFiles.js";
 import { openStore, type Store } from "./store.js";
 
@@ -35,12 +35,22 @@ afterEach(() => {
   rmSync(home, { recursive: true, force: true });
 });
 
+it("says what is wrong with a home whose key cannot be read", () => {
+  mkdirSync(join(home, "owner-key"));
+  expect(() => store.ownerKey()).toThrow(
+    expect.objectContaining({
+      code: "home_unusable",
+      message: expect.stringContaining(`the home ${home} cannot be used`),
+    }),
+  );
+});
+
 describe("a full disk", () => {
   it("is one error, whether the database meets it", () => {
     const database = new Database(":memory:");
     database.exec("CREATE TABLE notes (text TEXT)");
     const insert = database.prepare("INSERT INTO notes VALUES (?)");
-    const table = allThrowingDiskFull({ write: (text: string) => void insert.run(text), name: "notes" });
+    const table = allThrowingFileErrors("home", { write: (text: string) => void insert.run(text), name: "notes" });
     table.write("fits");
     database.pragma(`max_page_count = ${database.pragma("page_count", { simple: true })}`);
     expect(() => table.write("x".repeat(100_000))).toThrow(DiskFullError);
@@ -52,7 +62,7 @@ describe("a full disk", () => {
   it.each(["ENOSPC", "EDQUOT", "EFBIG", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC"])(
     "or the limits of users and files do: %s",
     (code) => {
-      const refuse = allThrowingDiskFull({
+      const refuse = allThrowingFileErrors("home", {
         write() {
           throw Object.assign(new Error(code), { code });
         },
