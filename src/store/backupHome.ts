@@ -2,8 +2,8 @@ import { existsSync, lstatSync, readdirSync, rmdirSync, rmSync, type Stats } fro
 import { cp, realpath } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import type { Database } from "better-sqlite3";
-import { ConflictError, UnavailableError, ValidationError } from "../errors.js";
-import { throwingFileErrors } from "../fileErrors.js";
+import { ConflictError, DiskFullError, UnavailableError, ValidationError } from "../errors.js";
+import { isDiskFull, isOutOfFiles, throwingFileErrors } from "../fileErrors.js";
 import { makeFolders, makePartOf } from "../makeFolders.js";
 import { pathWithin } from "../pathWithin.js";
 import type { HomeBackup, HomeProblem } from "../types/home.js";
@@ -82,7 +82,7 @@ async function copyHome(live: Database, home: string, target: string): Promise<O
   for (let attempt = 1; ; attempt++) {
     const file = databaseFile(target);
     for (const name of readdirSync(target)) if (name.startsWith("anneal.db")) rmSync(join(target, name));
-    await copyDatabase(live, file);
+    await copyDatabase(live, home, file);
     const database = openDatabase(file);
     try {
       const then = tablesOf(database, target);
@@ -118,14 +118,28 @@ async function copyHome(live: Database, home: string, target: string): Promise<O
   }
 }
 
-async function copyDatabase(live: Database, file: string): Promise<void> {
+/** SQLite does not say of which of the two files it speaks. */
+const MAY_BE_THE_TARGETS = /^SQLITE_(IOERR|CANTOPEN|READONLY|PERM)/;
+
+async function copyDatabase(live: Database, home: string, file: string): Promise<void> {
   let copiedPages = 0;
-  await live.backup(file, {
-    progress({ totalPages }) {
-      copiedPages += PAGES_PER_STEP;
-      return copiedPages > totalPages * MAX_COPIED_TWICE ? 2 ** 31 - 1 : PAGES_PER_STEP;
-    },
-  });
+  try {
+    await live.backup(file, {
+      progress({ totalPages }) {
+        copiedPages += PAGES_PER_STEP;
+        return copiedPages > totalPages * MAX_COPIED_TWICE ? 2 ** 31 - 1 : PAGES_PER_STEP;
+      },
+    });
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    if (isDiskFull(cause)) throw new DiskFullError(cause);
+    if (!MAY_BE_THE_TARGETS.test(code ?? "")) throw cause;
+    throw new UnavailableError(`the database of ${home} cannot be copied to ${file}: ${message}`, {
+      code: "backup_failed",
+      hint: "see whether the target can be written; anneal home check tells whether the home can be read",
+      cause,
+    });
+  }
 }
 
 /** Those of `then`; a checkpoint or model that was deleted since is taken out of it. @returns what is wrong with the others. */
@@ -151,7 +165,7 @@ async function copyCheckpoints(
       await verifyChecksums(to.checkpointFolder(modelId, step));
       copied.set(path, id);
     } catch (error) {
-      if (now.checkpoints.get(modelId, step)?.id === id) problems.push(problemOf(target, path, error));
+      if (now.checkpoints.get(modelId, step)?.id === id) problems.push(await faultOf(home, path, error));
       else if (now.models.get(modelId)) {
         then.checkpoints.delete(modelId, [step]);
         to.removeCheckpoint(modelId, step);
@@ -173,11 +187,21 @@ async function copySavedModels(home: string, target: string, then: Tables, now: 
       await copyFolder(home, target, path);
       await verifyChecksums(join(target, path));
     } catch (error) {
-      if (now.savedModels.find(name)?.id === id) problems.push(problemOf(target, path, error));
+      if (now.savedModels.find(name)?.id === id) problems.push(await faultOf(home, path, error));
       else then.savedModels.remove(id);
     }
   }
   return problems;
+}
+
+/** What is wrong with a folder that could not be copied. @throws `error` where nothing is: the copy cannot be written. */
+async function faultOf(home: string, path: string, error: unknown): Promise<HomeProblem> {
+  try {
+    await verifyChecksums(join(home, path));
+  } catch (fault) {
+    if (!isOutOfFiles(fault)) return problemOf(home, path, fault);
+  }
+  throw error;
 }
 
 /** False: it is not there. */

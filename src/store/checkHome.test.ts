@@ -12,11 +12,25 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import Database from "better-sqlite3";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { backupHome } from "./backupHome.js";
 import { checkHome } from "./checkHome.js";
 import { folderChecksums } from "./checksums.js";
 import { openStore, type Store } from "./store.js";
+
+/** What the copying of folders fails with; null: it does not. */
+const copying = vi.hoisted(() => ({ code: null as string | null }));
+vi.mock("node:fs/promises", async (original) => {
+  const files = await original<typeof import("node:fs/promises")>();
+  const cp: typeof files.cp = async (from, to, options) => {
+    const { code } = copying;
+    if (code === null) return files.cp(from, to, options);
+    const message = `${code}: refused, copyfile '${from}' -> '${to}'`;
+    throw Object.assign(new Error(message), { code, syscall: "copyfile", path: String(from), dest: String(to) });
+  };
+  return { ...files, cp };
+});
 
 let top: string;
 let home: string;
@@ -170,6 +184,41 @@ describe("a backup", () => {
     const path = `checkpoints/${model.id}/1/adapter_model.safetensors`;
     expect(problems).toEqual([expect.objectContaining({ kind: "damaged", path: expect.stringContaining(path) })]);
     expect((await checkHome(join(top, "copy"))).checkpoints).toBe(2);
+  });
+
+  it("fails where it cannot be written, instead of calling what it copies damaged", async () => {
+    await makeCheckpoint(makeModel("m").id, 0);
+    const target = join(top, "copy");
+    for (const [code, fault] of [
+      ["ENOSPC", { code: "disk_full" }],
+      ["EMFILE", { code: "file_unusable", message: expect.stringContaining("EMFILE: refused") }],
+      ["EIO", { code: "file_unusable", param: expect.stringContaining(target) }],
+    ] as const) {
+      copying.code = code;
+      await expect(backupHome(home, target)).rejects.toMatchObject(fault);
+      copying.code = null;
+      expect(readdirSync(top)).toEqual(["home"]);
+    }
+    const refused = Object.assign(new Error("disk I/O error"), { code: "SQLITE_IOERR_TRUNCATE" });
+    const database = vi.spyOn(Database.prototype, "backup").mockRejectedValueOnce(refused);
+    await expect(backupHome(home, target)).rejects.toMatchObject({
+      code: "backup_failed",
+      message: expect.stringMatching(/cannot be copied to .*copy/),
+    });
+    database.mockRestore();
+    expect((await backupHome(home, target)).problems).toEqual([]);
+  });
+
+  it("tells of a checkpoint that cannot be read, and copies the rest", async () => {
+    const { id } = makeModel("m");
+    const folder = await makeCheckpoint(id, 0);
+    rmSync(join(folder, "adapter_model.safetensors"));
+    copying.code = "EIO";
+    const made = await backupHome(home, join(top, "copy")).finally(() => {
+      copying.code = null;
+    });
+    const path = `checkpoints/${id}/0/adapter_model.safetensors`;
+    expect(made.problems).toEqual([{ path, kind: "missing", reason: "is missing" }]);
   });
 
   it("leaves nothing of a model, or of a step, that is deleted while it is made", async () => {
