@@ -191,13 +191,21 @@ it("says that experts are not adapted", async () => {
   const file = join(folder, "adapter_model.safetensors");
   const { tensors } = await readSafetensors(file);
   const [, tensor] = [...tensors][0]!;
-  for (const place of ["experts.3.gate_proj", "experts.base_layer", "gate"]) {
+  for (const place of [
+    ...["experts.3.gate_proj", "experts.base_layer", "gate"],
+    ...["shared_expert.gate_proj", "shared_expert_gate"],
+  ]) {
     const name = `base_model.model.model.layers.0.mlp.${place}.lora_A.weight`;
     await writeSafetensors(file, new Map(tensors).set(name, tensor));
     const refused = { name: "ModelFileError", param: name, message: expect.stringContaining("experts") };
     await expect(readAdapterFolder(folder)).rejects.toMatchObject(refused);
   }
-  for (const target_parameters of [["gate_up_proj"], ["mlp.experts.down_proj"], ["gate.weight"]]) {
+  for (const target_parameters of [
+    ["gate_up_proj"],
+    ["mlp.experts.down_proj"],
+    ["gate.weight"],
+    ["shared_expert_gate.weight"],
+  ]) {
     editConfig({ target_parameters });
     await expect(readAdapterFolder(folder)).rejects.toThrow(/target_parameters is .*experts/);
   }
