@@ -107,7 +107,7 @@ export interface FeedForwardSpec {
 
 /**
  * The sum over the `perToken` experts that the router finds likeliest for a token, each a feed-forward as above without biases, times
- * their shares in the softmax over all.
+ * their shares in the softmax over all; and of one more, that every token has, times the logistic of its own gate.
  */
 export interface ExpertsSpec {
   /** Of the layer. */
@@ -118,6 +118,8 @@ export interface ExpertsSpec {
   activation: "silu" | "gelu_tanh";
   /** The shares of those that are chosen are divided by their sum. */
   normalized: boolean;
+  /** Of the one that every token has; absent: there is none. */
+  sharedIntermediate?: number;
 }
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */

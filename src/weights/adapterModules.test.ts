@@ -29,4 +29,7 @@ it("adapts of a model with experts attention, and the layers without them", () =
   expect(targetsOf(spec({}), PLAIN_MODULES)).toEqual(attention);
   expect(targetsOf(spec({ mlp_only_layers: [1] }), PLAIN_MODULES)).toEqual([...PLAIN_MODULES]);
   expect(targetsOf(spec({}), ["v_proj"])).toEqual(["v_proj"]);
+  const recurrent = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"];
+  const shared = spec({ model_type: "qwen3_5_moe_text", num_hidden_layers: 4 });
+  expect(targetsOf(shared, PLAIN_MODULES).toSorted()).toEqual([...attention, ...recurrent].toSorted());
 });

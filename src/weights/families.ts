@@ -45,8 +45,11 @@ export interface Family {
   outputGate?: boolean;
   /** Has layers with a gated delta rule: those that `layer_types` says, or all but every `full_attention_interval`-th. */
   deltaRule?: boolean;
-  /** Has experts in the place of feed-forwards: all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`. */
-  experts?: boolean;
+  /**
+   * Has experts in the place of feed-forwards. "some": all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`,
+   * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has.
+   */
+  experts?: "some" | "shared";
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
 }
@@ -82,6 +85,29 @@ const GEMMA = {
   scaledEmbedding: true,
   queryScalar: true,
   tiedHead: true,
+} as const;
+
+/** What Qwen3.5 with experts and without have in common. */
+const QWEN3_5 = {
+  qkvBias: "option",
+  oBias: "option",
+  mlpBias: "never",
+  qkNorm: true,
+  normAddsOne: true,
+  outputGate: true,
+  deltaRule: true,
+  rope: { share: 0.25 },
+  defaults: {
+    vocab_size: 248_320,
+    num_attention_heads: 16,
+    head_dim: 256,
+    max_position_embeddings: 32_768,
+    linear_conv_kernel_dim: 4,
+    linear_key_head_dim: 128,
+    linear_value_head_dim: 128,
+    linear_num_key_heads: 16,
+    linear_num_value_heads: 32,
+  },
 } as const;
 
 const FAMILIES: Record<string, Family> = {
@@ -167,7 +193,7 @@ const FAMILIES: Record<string, Family> = {
     mlpBias: "never",
     qkNorm: true,
     windows: { size: 4096, switched: true, layers: "all" },
-    experts: true,
+    experts: "some",
     defaults: {
       vocab_size: 151_936,
       hidden_size: 2048,
@@ -244,29 +270,29 @@ const FAMILIES: Record<string, Family> = {
     },
   },
   qwen3_5_text: {
+    ...QWEN3_5,
     architecture: "Qwen3_5ForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
-    mlpBias: "never",
-    qkNorm: true,
-    normAddsOne: true,
-    outputGate: true,
-    deltaRule: true,
-    rope: { share: 0.25 },
     defaults: {
-      vocab_size: 248_320,
+      ...QWEN3_5.defaults,
       hidden_size: 4096,
       intermediate_size: 12_288,
       num_hidden_layers: 32,
-      num_attention_heads: 16,
       num_key_value_heads: 4,
-      head_dim: 256,
-      max_position_embeddings: 32_768,
-      linear_conv_kernel_dim: 4,
-      linear_key_head_dim: 128,
-      linear_value_head_dim: 128,
-      linear_num_key_heads: 16,
-      linear_num_value_heads: 32,
+    },
+  },
+  qwen3_5_moe_text: {
+    ...QWEN3_5,
+    architecture: "Qwen3_5MoeForCausalLM",
+    experts: "shared",
+    defaults: {
+      ...QWEN3_5.defaults,
+      hidden_size: 2048,
+      num_hidden_layers: 40,
+      num_key_value_heads: 2,
+      moe_intermediate_size: 512,
+      shared_expert_intermediate_size: 512,
+      num_experts: 256,
+      num_experts_per_tok: 8,
     },
   },
 };
@@ -293,6 +319,11 @@ const TOWERS: Record<string, Tower> = {
     isWhole: true,
   },
   qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"], tiedHead: false },
+  qwen3_5_moe: {
+    architecture: "Qwen3_5MoeForConditionalGeneration",
+    texts: ["qwen3_5_moe_text"],
+    tiedHead: false,
+  },
   mistral3: {
     architecture: "Mistral3ForConditionalGeneration",
     texts: ["mistral", "ministral3"],

@@ -25,7 +25,7 @@ export async function writeMergedFolder(
   const merged = await MergedTensors.open(source, adapter);
   const stored = (tensor: FloatTensorLocation): FloatType =>
     dtype === undefined ? tensor.dtype : dtype === "float32" ? "F32" : "BF16";
-  const outputs = merged.tensors.map((input) => ({
+  const outputs = merged.stored.map((input) => ({
     name: input.name,
     shape: input.shape,
     dtype: stored(input),

@@ -25,19 +25,21 @@ export class MergedTensors {
   private constructor(
     readonly config: ModelSpec,
     readonly tensors: readonly FloatTensorLocation[],
+    /** The same as they lie in the base's folder. */
+    readonly stored: readonly FloatTensorLocation[],
     private readonly adapter: Adapter,
   ) {}
 
   /** @throws ModelFileError when the base model in `folder` cannot be used. */
   static async open(folder: string, adapter: Adapter): Promise<MergedTensors> {
-    const { config, tensors } = await openWeightFolder(folder);
-    return new MergedTensors(config, tensors, adapter);
+    const { config, tensors, stored } = await openWeightFolder(folder);
+    return new MergedTensors(config, tensors, stored, adapter);
   }
 
   /** Bytes of a tensor in row-major order, rounded once to `stored`. @throws ModelFileError when its file is damaged. */
   async *blocks(tensor: FloatTensorLocation, stored: FloatType): AsyncGenerator<Uint8Array> {
     const delta = deltaOf(tensor, this.adapter);
-    for await (const { raw, from } of this.stored(tensor)) {
+    for await (const { raw, from } of this.blocksOf(tensor)) {
       if (delta === null && stored === tensor.dtype) {
         yield raw;
         continue;
@@ -54,7 +56,7 @@ export class MergedTensors {
   /** Values of a tensor in row-major order, BLOCK at a time. @throws ModelFileError when its file is damaged. */
   async *values(tensor: FloatTensorLocation): AsyncGenerator<Float64Array> {
     const delta = deltaOf(tensor, this.adapter);
-    for await (const { raw, from } of this.stored(tensor)) {
+    for await (const { raw, from } of this.blocksOf(tensor)) {
       const values = new Float64Array(raw.length / BYTES[tensor.dtype]);
       await this.inPieces(tensor, raw, (piece, at) => {
         delta?.(piece, from + at);
@@ -80,7 +82,7 @@ export class MergedTensors {
     );
   }
 
-  private async *stored(tensor: FloatTensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
+  private async *blocksOf(tensor: FloatTensorLocation): AsyncGenerator<{ raw: Uint8Array; from: number }> {
     const input = this.inputs.get(tensor.file) ?? (await open(tensor.file));
     this.inputs.set(tensor.file, input);
     const total = elementCount(tensor.shape);

@@ -322,6 +322,34 @@ describe("modelSpec", () => {
     expect(refused({ ...qwen3Moe, ...change })).toBe(field);
   });
 
+  it("reads layers with an expert that every token has", () => {
+    const type = { model_type: "qwen3_5_moe_text", architectures: ["Qwen3_5MoeForCausalLM"] };
+    const experts = { count: 256, perToken: 8, intermediate: 512, activation: "silu", normalized: true };
+    const whole = parse(type);
+    expect(whole).toMatchObject({ hidden: 2048, vocab: 248_320, maxPositions: 32_768, tiedHead: false });
+    expect(whole.layers).toHaveLength(40);
+    expect(whole.layers[0]).toMatchObject({ attention: null, deltaRule: { valueHeads: 32 } });
+    expect(whole.layers[3]).toMatchObject({
+      attention: { heads: 16, kvHeads: 2, headDim: 256, qkNorm: true, outputGate: true, rope: { rotaryShare: 0.25 } },
+    });
+    for (const layer of whole.layers) {
+      expect(layer).toMatchObject({ feedForward: null, experts: { ...experts, sharedIntermediate: 512 } });
+    }
+    // All layers have them, in the same way, whatever other families are told by.
+    const others = { mlp_only_layers: [1], decoder_sparse_step: 2, norm_topk_prob: false, num_local_experts: 9 };
+    expect(parse({ ...type, ...others })).toEqual(whole);
+    const told = { num_experts: 6, num_experts_per_tok: 3, moe_intermediate_size: 26 };
+    expect(parse({ ...type, ...told, shared_expert_intermediate_size: 14 }).layers[0]!.experts).toEqual({
+      ...{ ...experts, count: 6, perToken: 3, intermediate: 26 },
+      sharedIntermediate: 14,
+    });
+    const architectures = ["Qwen3_5MoeForConditionalGeneration"];
+    const tower = { model_type: "qwen3_5_moe", architectures, text_config: { model_type: "qwen3_5_moe_text" } };
+    expect(parse({ ...tower, vision_config: {} })).toEqual(whole);
+    expect(refused({ ...type, num_experts: 4 })).toBe("num_experts_per_tok");
+    expect(refused({ ...type, shared_expert_intermediate_size: 0 })).toBe("shared_expert_intermediate_size");
+  });
+
   it("reads the text of a folder that is more, with what transformers defaults to", () => {
     const architectures = ["Gemma3ForConditionalGeneration"];
     const text = { model_type: "gemma3_text", hidden_size: 2560, num_hidden_layers: 34 };
@@ -354,6 +382,7 @@ describe("modelSpec", () => {
     expect(named({ model_type: "qwen3" }, "Qwen3Model")).toBe(null);
     expect(named({ model_type: "gemma3_text" }, "Gemma3TextModel")).toBe(null);
     expect(named({ model_type: "qwen3_5_text" }, "Qwen3_5TextModel")).toBe(null);
+    expect(named({ model_type: "qwen3_5_moe_text" }, "Qwen3_5MoeTextModel")).toBe(null);
     expect(named({ model_type: "gemma3_text" }, "Gemma3Model")).toBe("architectures");
   });
 

@@ -1,7 +1,7 @@
 // config.json of a Hugging Face folder as the spec of a model. What a folder asks for and cannot be said in a spec, or is not computed
 // yet, is refused by name.
 
-import type { LayerSpec, ModelSpec } from "../runtime/runtime.js";
+import type { ExpertsSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, type Windows } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
@@ -9,6 +9,8 @@ import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 /** Of a layer, and of a token. */
 const MAX_EXPERTS = 1024;
 const MAX_CHOSEN = 64;
+/** Of an expert. */
+const MAX_WIDTH = 2 ** 17;
 
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
@@ -20,7 +22,7 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
   const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
   const roped = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
   const attending = family.deltaRule ? withDeltaRule(fields, roped) : roped;
-  const layers = family.experts ? withExperts(fields, attending) : attending;
+  const layers = family.experts ? withExperts(fields, family, attending) : attending;
   return {
     hidden,
     vocab: fields.integer("vocab_size", 1, 2 ** 22),
@@ -89,12 +91,15 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       fusedQkv: family.fused ?? false,
       outputGate: family.outputGate ?? false,
     },
-    feedForward: {
-      intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
-      activation: family.activation?.is ?? "silu",
-      bias: fields.boolean("mlp_bias", false),
-      fusedGateUp: family.fused ?? false,
-    },
+    feedForward:
+      family.experts === "shared"
+        ? null
+        : {
+            intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
+            activation: family.activation?.is ?? "silu",
+            bias: fields.boolean("mlp_bias", false),
+            fusedGateUp: family.fused ?? false,
+          },
     norms: family.normsAfter ? "before_and_after" : "before",
     residualScale: multiplier(fields, family, "residual_multiplier"),
   };
@@ -126,24 +131,32 @@ function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
 }
 
 /** Which layers have experts, as transformers' classes find it. */
-function withExperts(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
+function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): LayerSpec[] {
+  if (family.experts === "shared") {
+    const sharedIntermediate = fields.integer("shared_expert_intermediate_size", 1, MAX_WIDTH);
+    const experts = { ...expertsSpec(fields, family, "num_experts"), normalized: true, sharedIntermediate };
+    return layers.map((layer) => ({ ...layer, experts }));
+  }
   // What the newer class calls it counts before the older name.
   const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";
-  const count = fields.integer(counted, 1, MAX_EXPERTS);
-  const perToken = fields.integer("num_experts_per_tok", 1, MAX_CHOSEN);
-  if (perToken > count) fields.fail("num_experts_per_tok", `is ${perToken}, more than ${counted} (${count})`);
+  const experts = { ...expertsSpec(fields, family, counted), normalized: fields.boolean("norm_topk_prob", false) };
   const step = fields.integer("decoder_sparse_step", 1, 1024, 1);
   const plain = fields.get("mlp_only_layers") ?? [];
   if (!Array.isArray(plain) || !plain.every((layer) => Number.isInteger(layer) && layer >= 0)) {
     fields.fail("mlp_only_layers", "must be a list of layers' numbers, from 0 on");
   }
-  const intermediate = fields.integer("moe_intermediate_size", 1, 2 ** 17);
-  const normalized = fields.boolean("norm_topk_prob", false);
-  return layers.map((layer, i) => {
-    if (plain.includes(i) || (i + 1) % step !== 0) return layer;
-    const { activation } = layer.feedForward!;
-    return { ...layer, feedForward: null, experts: { count, perToken, intermediate, activation, normalized } };
-  });
+  return layers.map((layer, i) =>
+    plain.includes(i) || (i + 1) % step !== 0 ? layer : { ...layer, feedForward: null, experts },
+  );
+}
+
+/** `counted`: the field that says how many there are. */
+function expertsSpec(fields: JsonFields, family: Family, counted: string): Omit<ExpertsSpec, "normalized"> {
+  const count = fields.integer(counted, 1, MAX_EXPERTS);
+  const perToken = fields.integer("num_experts_per_tok", 1, MAX_CHOSEN);
+  if (perToken > count) fields.fail("num_experts_per_tok", `is ${perToken}, more than ${counted} (${count})`);
+  const intermediate = fields.integer("moe_intermediate_size", 1, MAX_WIDTH);
+  return { count, perToken, intermediate, activation: family.activation?.is ?? "silu" };
 }
 
 /** 0: 1 / sqrt(head_dim). */

@@ -13,6 +13,7 @@ import {
 } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import type { ContentHash } from "./contentHash.js";
+import { fusedExperts } from "./expertTensors.js";
 import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
@@ -45,6 +46,8 @@ export interface Weights {
 
 export interface WeightFolder extends Weights {
   readonly tensors: FloatTensorLocation[];
+  /** The same as they lie in the folder: where the experts of a layer are one tensor, that one. */
+  readonly stored: FloatTensorLocation[];
 }
 
 /**
@@ -90,22 +93,22 @@ export async function openWeightFolder(folder: string): Promise<WeightFolder> {
 }
 
 /** As {@link openWeightFolder}, of quantised weights too. */
-async function openSafetensors(folder: string): Promise<Weights> {
+async function openSafetensors(folder: string): Promise<Weights & Pick<WeightFolder, "stored">> {
   const fields = await JsonFields.read(join(folder, "config.json"));
   const told = modelSpec(fields);
   // Before the weights, which may be in types that no safetensors of floats has.
   const packing = readPacking(fields);
   const isTower = towerNamed(fields.string("model_type")) !== undefined;
-  const stored = await storedTensors(folder);
-  const found = withPrefix(isTower ? textTensors(stored) : stored);
+  const all = await storedTensors(folder);
+  const found = withPrefix(isTower ? textTensors(all) : all);
   // Without a head of its own there is one to be had: whoever only reads hidden states needs none.
   const tiedHead = found.isHeadless || (told.tiedHead && !(await hasOwnHead(found.tensors)));
   const floats = { ...told, tiedHead };
-  const tensors = await matchTensors(folder, floats, packing, found.tensors);
+  const { tensors, stored } = await matchTensors(folder, floats, packing, found.tensors);
   const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
   const config = quantized.length > 0 ? { ...floats, quantized } : floats;
   const dtype = tensors[0]!.dtype === "F32" ? "float32" : "bfloat16";
-  return { config, tensors, dtype, textOnly: isTower, content: weightsHash(config, tensors) };
+  return { config, tensors, stored, dtype, textOnly: isTower, content: weightsHash(config, tensors) };
 }
 
 async function openGgufWeights(file: string): Promise<Weights> {
@@ -171,32 +174,31 @@ function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> 
 
 const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
 
+/** All that the model has, and those in floats as they are stored. */
 async function matchTensors(
   folder: string,
   config: ModelSpec,
   packing: Packing | null,
   found: Map<string, FoundTensor>,
-): Promise<TensorLocation[]> {
+): Promise<{ tensors: TensorLocation[]; stored: FloatTensorLocation[] }> {
   const tensors: TensorLocation[] = [];
+  const stored = new Map<string, FloatTensorLocation>();
   for (const { name, shape } of weightTensors(config)) {
     const packed = packing && (await takePacked(name, shape, packing, found));
     if (packed) {
       tensors.push(packed);
       continue;
     }
-    const tensor = found.get(name);
+    const fused = found.has(name) ? null : fusedExperts(name, shape, config);
+    const whole = fused ?? { name, shape };
+    const tensor = found.get(whole.name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
-    found.delete(name);
-    const { file, dtype, offset, bytes } = tensor;
-    if (dtype !== "F32" && dtype !== "BF16" && dtype !== "F16") {
-      throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
-    }
-    if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
-      const message = `${name} has shape [${tensor.shape}], config.json asks for [${shape}]`;
-      throw new ModelFileError(file, message, { param: name });
-    }
-    tensors.push({ name, file, offset, bytes, dtype, shape });
+    const location = stored.get(whole.name) ?? floatTensor(tensor, whole);
+    stored.set(whole.name, location);
+    const bytes = location.bytes / (fused?.parts ?? 1);
+    tensors.push({ ...location, name, shape, offset: location.offset + bytes * (fused?.part ?? 0), bytes });
   }
+  for (const name of stored.keys()) found.delete(name);
   await dropZeroBiases(
     tensors.flatMap(({ name, packed }) => (packed ? [name.replace(/\.weight$/, "")] : [])),
     found,
@@ -208,5 +210,17 @@ async function matchTensors(
     if (name.startsWith("mtp.")) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
-  return tensors;
+  return { tensors, stored: [...stored.values()] };
+}
+
+function floatTensor(tensor: FoundTensor, { name, shape }: { name: string; shape: number[] }): FloatTensorLocation {
+  const { file, dtype, offset, bytes } = tensor;
+  if (!isFloatType(dtype)) {
+    throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
+  }
+  if (tensor.shape.length !== shape.length || tensor.shape.some((size, i) => size !== shape[i])) {
+    const message = `${name} has shape [${tensor.shape}], config.json asks for [${shape}]`;
+    throw new ModelFileError(file, message, { param: name });
+  }
+  return { name, file, offset, bytes, dtype, shape };
 }
