@@ -13,7 +13,8 @@ import { type Case, caseFolder, expected } from "../native/referenceModel.js";
 
 const FAMILIES: readonly Case[] = [
   ...(["smollm3", "granite", "mistral_window", "ministral", "ministral3"] as const),
-  ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5", "qwen3_moe", "qwen3_moe_odd"] as const),
+  ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
+  ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
 ];
 
 let folder: string;
@@ -125,4 +126,25 @@ it("exports what of models with experts others load, and refuses by name what is
   const mixed = await make("qwen3_moe_odd", "mixed", { targets: ["gate_proj"] });
   const { warnings } = await engine.models.export(mixed.id, { path: target("mixed") });
   expect(warnings).toEqual([expect.stringContaining("experts")]);
+});
+
+it("exports models with an expert that every token has as they were read, and refuses by name what is not done with them", async () => {
+  const base = "qwen3_5_moe_tower";
+  const model = await engine.models.create({ project: "p", name: "shared", base_model: base });
+  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
+  const target = (name: string) => join(folder, `shared-${name}`);
+  expect((await engine.models.export(model.id, { path: target("peft") })).warnings).toEqual([]);
+  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
+  await using again = await Engine.open({ models: [target("merged")], contextLength: 256 });
+  const before = await engine.chat.completions.create({ model: base, ...ask });
+  const after = await again.chat.completions.create({ model: "shared-merged", ...ask });
+  expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
+  for (const format of ["gguf", "onnx"] as const) {
+    await expect(engine.models.export(model.id, { path: target(format), format })).rejects.toThrow(/not written as/);
+  }
+  const full = engine.training.open(model, { weights: "full" });
+  await expect(full).rejects.toMatchObject({ code: "experts_untrained", param: "weights" });
+  const adapter = { targets: ["gate_proj" as const] };
+  const fed = engine.models.create({ project: "p", name: "none-such", base_model: base, adapter });
+  await expect(fed).rejects.toThrow(/this model has q_proj/);
 });

@@ -48,6 +48,8 @@ export const CASES = [
   "qwen3_5_tower",
   "qwen3_moe",
   "qwen3_moe_odd",
+  "qwen3_5_moe",
+  "qwen3_5_moe_tower",
 ] as const;
 export type Case = (typeof CASES)[number];
 
