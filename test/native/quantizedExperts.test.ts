@@ -24,7 +24,14 @@ async function load(
   { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
   kernelSet?: string,
 ): Promise<DeviceModel> {
-  return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16, ...(kernelSet && { kernelSet }) });
+  return openRuntime().load({
+    config,
+    tensors,
+    dtype: "float32",
+    kvPages: 16,
+    recurrentStates: 4,
+    ...(kernelSet && { kernelSet }),
+  });
 }
 
 async function logprobsOf(path: string, tokens: Int32Array, quantization?: "q8" | "q4"): Promise<Float32Array> {
@@ -240,5 +247,93 @@ it.each(PACKED)("packed as %s is refused where the router is quantised too", asy
     name: "ModelFileError",
     param: from.replace("weight", codes),
     message: expect.stringContaining("quantised router"),
+  });
+});
+
+describe("an expert that every token has", () => {
+  const shared = {
+    ...sizes,
+    model_type: "qwen3_5_moe_text",
+    intermediate_size: undefined,
+    layer_types: ["linear_attention", "full_attention"],
+    head_dim: 32,
+    linear_num_key_heads: 1,
+    linear_num_value_heads: 2,
+    linear_key_head_dim: 32,
+    linear_value_head_dim: 32,
+    // All are chosen: none is for what was rounded.
+    num_experts_per_tok: 5,
+    shared_expert_intermediate_size: 32,
+  };
+  const GROUP = 32;
+  const ROUTER = /\.mlp\.(gate|shared_expert_gate)\./;
+
+  /** Of every matrix codes of 8 bits, a scale for every group, and the numbers that they stand for. */
+  async function write(): Promise<{ floats: string; packed: string }> {
+    const [floats, packed] = [join(folder, "shared-floats"), join(folder, "shared-packed")];
+    for (const path of [floats, packed]) mkdirSync(path);
+    writeFileSync(join(floats, "config.json"), JSON.stringify(shared));
+    const weights = { num_bits: 8, type: "int", strategy: "group", group_size: GROUP, symmetric: true };
+    const quantization_config = {
+      quant_method: "compressed-tensors",
+      format: "pack-quantized",
+      config_groups: { group_0: { targets: ["Linear"], weights } },
+    };
+    writeFileSync(join(packed, "config.json"), JSON.stringify({ ...shared, quantization_config }));
+    const random = new Random(11);
+    const numbers: NamedTensors = new Map();
+    const stored: { name: string; shape: number[]; dtype: string; bytes: number; data: Buffer }[] = [];
+    const store = (name: string, shape: number[], dtype: string, values: Float32Array | Int32Array) =>
+      stored.push({ name, shape, dtype, bytes: values.byteLength, data: Buffer.from(values.buffer) });
+    for (const { name, shape } of weightTensors(modelSpec(await readModelConfig(floats)))) {
+      const length = shape.reduce((a, b) => a * b);
+      const isMatrix = shape.length === 2 && !ROUTER.test(name) && !/embed_tokens|lm_head/.test(name);
+      if (!isMatrix) {
+        const data = Float32Array.from({ length }, () => 0.8 * (random.next() - 0.5));
+        numbers.set(name, { shape, data });
+        store(name, shape, "F32", data);
+        continue;
+      }
+      const [outputs, inputs] = shape as [number, number];
+      const scales = Float32Array.from({ length: length / GROUP }, () => 2 ** -Math.floor(8 + 2 * random.next()));
+      const codes = Int32Array.from({ length }, () => Math.floor(255 * random.next()) - 127);
+      const words = new Int32Array(length / 4);
+      for (const [i, code] of codes.entries()) words[i >> 2]! |= (code + 128) << (8 * (i & 3));
+      numbers.set(name, { shape, data: Float32Array.from(codes, (code, i) => code * scales[Math.floor(i / GROUP)]!) });
+      store(`${name}_packed`, [outputs, inputs / 4], "I32", words);
+      store(`${name}_scale`, [outputs, inputs / GROUP], "F32", scales);
+      store(`${name}_shape`, [2], "I32", Int32Array.from(shape));
+    }
+    await writeSafetensors(join(floats, "model.safetensors"), numbers);
+    const file = Buffer.concat([safetensorsHeader(stored), ...stored.map(({ data }) => data)]);
+    writeFileSync(join(packed, "model.safetensors"), file);
+    return { floats, packed };
+  }
+
+  let paths: Awaited<ReturnType<typeof write>>;
+  beforeAll(async () => {
+    paths = await write();
+  });
+
+  it("is read packed, and what it is multiplied with as it is", async () => {
+    const { config } = await openWeightFiles(paths.packed);
+    const quantized = config.quantized!.map(({ tensor }) => tensor);
+    for (const name of ["experts.4.up_proj", "shared_expert.gate_proj", "shared_expert.down_proj"]) {
+      expect(quantized).toContain(`model.layers.1.mlp.${name}.weight`);
+    }
+    expect(quantized.filter((name) => ROUTER.test(name))).toEqual([]);
+    const found = await logprobsOf(paths.packed, packedTokens);
+    expect(relativeError(found, await logprobsOf(paths.floats, packedTokens))).toBeLessThan(0.02);
+  });
+
+  it.each(["q8", "q4"] as const)("becomes %s when it is loaded, and what it is multiplied with stays", async (kind) => {
+    const { config } = await openWeightFiles(paths.floats, kind);
+    const quantized = config.quantized!.map(({ tensor }) => tensor);
+    expect(quantized).toContain("model.layers.0.mlp.shared_expert.down_proj.weight");
+    expect(quantized).toContain("model.layers.0.mlp.experts.0.down_proj.weight");
+    expect(quantized.filter((name) => ROUTER.test(name))).toEqual([]);
+    const found = await logprobsOf(paths.floats, packedTokens, kind);
+    const limit = kind === "q8" ? 0.03 : 0.1;
+    expect(relativeError(found, await logprobsOf(paths.floats, packedTokens))).toBeLessThan(limit);
   });
 });
