@@ -230,25 +230,28 @@ it.each(PACKED)("packed as %s has its experts quantised, and its router not", as
 });
 
 it.each(PACKED)("packed as %s is refused where the router is quantised too", async (name) => {
-  const target = await qwen(name, true);
-  const file = join(target, "model.safetensors");
   const codes = name === "compressed_tensors" ? "weight_packed" : "qweight";
-  const from = "model.layers.0.mlp.gate.weight";
+  await refusesCodes(await qwen(name, true), "model.layers.0.mlp.gate", codes);
+});
+
+/** Of the folder, were the module's weight made of codes. */
+async function refusesCodes(target: string, module: string, codes: string): Promise<void> {
+  const file = join(target, "model.safetensors");
   const whole = readFileSync(file);
   const length = Number(whole.readBigUInt64LE());
   const header = JSON.parse(whole.subarray(8, 8 + length).toString());
-  header[from.replace("weight", codes)] = header[from];
-  delete header[from];
+  header[`${module}.${codes}`] = header[`${module}.weight`];
+  delete header[`${module}.weight`];
   const text = Buffer.from(JSON.stringify(header));
   const size = Buffer.alloc(8);
   size.writeBigUInt64LE(BigInt(text.length));
   writeFileSync(file, Buffer.concat([size, text, whole.subarray(8 + length)]));
   await expect(openWeightFiles(target)).rejects.toMatchObject({
     name: "ModelFileError",
-    param: from.replace("weight", codes),
+    param: `${module}.${codes}`,
     message: expect.stringContaining("quantised router"),
   });
-});
+}
 
 describe("an expert that every token has", () => {
   const shared = {
@@ -324,6 +327,12 @@ describe("an expert that every token has", () => {
     expect(quantized.filter((name) => ROUTER.test(name))).toEqual([]);
     const found = await logprobsOf(paths.packed, packedTokens);
     expect(relativeError(found, await logprobsOf(paths.floats, packedTokens))).toBeLessThan(0.02);
+  });
+
+  it("is refused where what it is multiplied with is quantised too", async () => {
+    const target = join(folder, "shared-gate");
+    cpSync(paths.packed, target, { recursive: true });
+    await refusesCodes(target, "model.layers.1.mlp.shared_expert_gate", "weight_packed");
   });
 
   it.each(["q8", "q4"] as const)("becomes %s when it is loaded, and what it is multiplied with stays", async (kind) => {
