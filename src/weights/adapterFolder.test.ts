@@ -209,6 +209,10 @@ it("says that experts are not adapted", async () => {
     editConfig({ target_parameters });
     await expect(readAdapterFolder(folder)).rejects.toThrow(/target_parameters is .*experts/);
   }
+  for (const name of ["shared_expert_gate", "shared_expert.up_proj", "model.layers.3.mlp.shared_expert.up_proj"]) {
+    editConfig({ target_parameters: null, target_modules: ["q_proj", name] });
+    await expect(readAdapterFolder(folder)).rejects.toThrow(/target_modules contains .*adapts experts/);
+  }
 });
 
 it("takes an adapter of attention that asked for projections that experts alone have", async () => {

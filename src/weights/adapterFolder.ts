@@ -20,7 +20,7 @@ const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
 );
 
-const OF_EXPERTS = /\.mlp\.(experts|gate|shared_expert|shared_expert_gate)\./;
+const OF_EXPERTS = /\.(experts|gate|shared_expert|shared_expert_gate)\./;
 const EXPERT_PARAMETER = /^(gate_up_proj|down_proj)$|(^|\.)(experts|gate|shared_expert|shared_expert_gate)\./;
 const EXPERTS_STAY = "adapts experts or their router, which is not supported: adapt the attention of such a model";
 
@@ -188,6 +188,7 @@ function targetsOf(fields: JsonFields): string[] {
     const inLayer = name.replace(IN_A_LAYER, "");
     const [place, module] = inLayer.includes(".") ? inLayer.split(".", 2) : [undefined, inLayer];
     const known = Object.entries(ADAPTER_MODULES).find(([own]) => own === module);
+    if (OF_EXPERTS.test(`.${inLayer}.`)) fields.fail("target_modules", `contains "${name}": it ${EXPERTS_STAY}`);
     if (!known || (place !== undefined && place !== known[1])) {
       fields.fail("target_modules", `contains "${name}"; known are ${MODULES.join(", ")}`);
     }
