@@ -141,6 +141,25 @@ export function shapeOf(name: string): Shape {
 /** Null: its layers have one feed-forward each. */
 export const expertsOf = (c: Shape): ShapeExperts | null => (c.model_type === "qwen3_moe" ? experts.parse(c) : null);
 
+/** How many experts of a layer `rows` tokens go to, drawn by chance. */
+export function distinctExperts({ num_experts: count, num_experts_per_tok: each }: ShapeExperts, rows: number): number {
+  return count * (1 - (1 - each / count) ** rows);
+}
+
+/** Of a shape's weights, those that are read to decode `rows` sequences by a token. */
+export function shareRead(c: Shape, rows: number): number {
+  const experts = expertsOf(c);
+  if (experts === null) return 1;
+  let all = 0;
+  let read = 0;
+  for (const [name, dimensions] of shapeTensors(c)) {
+    const count = elementCount(dimensions);
+    all += count;
+    read += name.includes(".experts.") ? (count * distinctExperts(experts, rows)) / experts.num_experts : count;
+  }
+  return read / all;
+}
+
 /** What a head is wide, in numbers. */
 export const headDimOf = (c: Shape): number => c.head_dim ?? c.hidden_size / c.num_attention_heads;
 

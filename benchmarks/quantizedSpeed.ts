@@ -14,7 +14,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { machineProbe } from "./machineProbe.js";
-import { randomFolder, shapeOf } from "./modelShapes.js";
+import { randomFolder, shapeOf, shareRead } from "./modelShapes.js";
 import { Program, type Run } from "./speed/program.js";
 import { median } from "./speed/report.js";
 import { type ShapeType, shapeGguf } from "./speed/shapeGguf.js";
@@ -104,7 +104,8 @@ for (const shape of options.shape.split(",")) {
       const [ours, theirs] = (await compare(work, ...programs)) as [Measured, Measured];
       const tokens = tokensOf(work);
       const isDecode = work.kind === "decode";
-      const least = isDecode ? (work.tokens * (statSync(file).size + cacheBytes(sizes, work))) / (bandwidth * 1e9) : 0;
+      const weights = statSync(file).size * (isDecode ? shareRead(sizes, work.count) : 1);
+      const least = isDecode ? (work.tokens * (weights + cacheBytes(sizes, work))) / (bandwidth * 1e9) : 0;
       const ratio = theirs.seconds / ours.seconds;
       const share = least / ours.seconds;
       print(

@@ -1,6 +1,6 @@
 /** What is measured, the same for every program: shapes of models, prompts, tokens; and how fast the machine could be. */
 import type { MachineRate } from "../machineProbe.js";
-import { expertsOf, headDimOf, type Shape, type ShapeExperts } from "../modelShapes.js";
+import { distinctExperts, expertsOf, headDimOf, type Shape, type ShapeExperts } from "../modelShapes.js";
 
 /** `count` sequences decode `tokens` tokens each after `context` of them; `shared`: the context is one for all. */
 export interface DecodeWork {
@@ -216,8 +216,9 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
   return [...Array.from({ length: c.num_hidden_layers }, (_, index) => layer(index)).flat(), head()];
 
   /** Of rows whose experts are drawn by chance: weights are read of those that any row has. Experts are not adapted. */
-  function experts({ num_experts: count, num_experts_per_tok: each, ...e }: ShapeExperts, rows: number): Phase[] {
-    const distinct = count * (1 - (1 - each / count) ** rows);
+  function experts(e: ShapeExperts, rows: number): Phase[] {
+    const { num_experts: count, num_experts_per_tok: each } = e;
+    const distinct = distinctExperts(e, rows);
     const matrices = (group: number): Phase => {
       const one = group * e.moe_intermediate_size * c.hidden_size;
       const both = passes(false);
