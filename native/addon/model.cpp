@@ -283,6 +283,12 @@ weights::StoredTensor::Packed packed_parts(const Argument& packed) {
   return parts;
 }
 
+weights::TiledHeads tiled_heads(const Argument& tiled) {
+  tiled.object();
+  return {tiled.at("heads").integer(1, 1 << 20), tiled.at("groups").integer(1, 1 << 20),
+          tiled.at("width").integer(1, 1 << 20), tiled.at("first").integer(0, 1 << 24), tiled.at("columns").boolean()};
+}
+
 weights::StoredTensor stored_tensor(const Argument& entry) {
   entry.object();
   weights::StoredTensor tensor;
@@ -292,6 +298,8 @@ weights::StoredTensor stored_tensor(const Argument& entry) {
   tensor.offset = place(entry.at("offset"));
   tensor.bytes = place(entry.at("bytes"));
   if (const auto heads = entry.given("interleavedHeads")) tensor.interleaved_heads = heads->integer(1, 1 << 20);
+  if (const auto tiled = entry.given("tiledHeads")) tensor.tiled_heads = tiled_heads(*tiled);
+  if (const auto negated = entry.given("negatedExp")) tensor.negated_exp = negated->boolean();
   if (const auto packed = entry.given("packed")) tensor.packed = packed_parts(*packed);
   entry.at("shape").each(8, [&](const Argument& a) { tensor.shape.push_back(place(a)); });
   return tensor;

@@ -1,6 +1,7 @@
 #include "weight_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "../quantization/blocks.h"
@@ -41,11 +42,40 @@ bool flush_finite(uint16_t* words, int64_t n) {
   return found == 0;
 }
 
+// What is wrong with heads of a tensor of `shape`; empty: nothing.
+std::string problem_of(const TiledHeads& t, const model::TensorShape& shape) {
+  if (t.heads < 1 || t.groups < 1 || t.width < 1 || t.first < 0 || t.heads % t.groups != 0)
+    return "has tiled heads that are no groups of as many";
+  if (t.columns && !shape.cols) return "is a vector, and has no columns of tiled heads";
+  if (t.first && (t.columns || !shape.cols)) return "has something before tiled heads that are no rows";
+  if (t.first + t.heads * t.width != (t.columns ? shape.cols : shape.rows))
+    return "has another size than its tiled heads have";
+  return "";
+}
+
+// Of rows as the file has them, those of the model. A head has `head_bytes` in each.
+void order_columns(const TiledHeads& t, int64_t rows, size_t head_bytes, void* values) {
+  std::vector<uint8_t> stored(head_bytes * size_t(t.heads));
+  auto* at = static_cast<uint8_t*>(values);
+  for (int64_t row = 0; row < rows; ++row, at += stored.size()) {
+    std::memcpy(stored.data(), at, stored.size());
+    for (int64_t head = 0; head < t.heads; ++head)
+      std::memcpy(at + size_t(head) * head_bytes, &stored[size_t(t.in_file(head * t.width) / t.width) * head_bytes],
+                  head_bytes);
+  }
+}
+
 FileError not_finite(const std::string& path, const std::string& name) {
   return FileError(path, name + " holds values that are not finite numbers");
 }
 
 }  // namespace
+
+int64_t TiledHeads::in_file(int64_t index) const {
+  if (index < first) return index;
+  const int64_t head = (index - first) / width, each = heads / groups;
+  return first + (head % each * groups + head / each) * width + (index - first) % width;
+}
 
 WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::ModelSpec& spec) {
   std::unordered_map<std::string, model::TensorShape> wanted;
@@ -57,9 +87,9 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     if (shape == wanted.end()) unusable("names \"" + stored.name + "\", which this decoder does not have");
     const std::string& name = shape->second.name;
     const int64_t rows = shape->second.rows, cols = shape->second.cols;
-    Tensor tensor{stored.file,        nullptr,   stored.offset, cols ? rows : 1,
-                  cols ? cols : rows, Type::f32, spec.format,   stored.interleaved_heads,
-                  std::nullopt};
+    Tensor tensor{stored.file,        nullptr,      stored.offset,      cols ? rows : 1,
+                  cols ? cols : rows, Type::f32,    spec.format,        stored.interleaved_heads,
+                  std::nullopt,       std::nullopt, stored.negated_exp, std::nullopt};
     if (stored.type == "BF16")
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
@@ -79,6 +109,15 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
                ", which is read only, and not made");
     if (stored.interleaved_heads < 0 || (stored.interleaved_heads && rows % (2 * stored.interleaved_heads) != 0))
       unusable("(" + name + ") has rows that are not those of so many interleaved heads");
+    if (const auto& tiled = stored.tiled_heads) {
+      if (const auto problem = problem_of(*tiled, shape->second); !problem.empty())
+        unusable("(" + name + ") " + problem);
+      if (stored.interleaved_heads) unusable("(" + name + ") has heads that are both tiled and interleaved");
+      (cols && !tiled->columns ? tensor.tiled_rows : tensor.tiled_columns) = tiled;
+      if (is_stored && tiled->columns && tiled->width % model::quantized_format(kept).numbers != 0)
+        unusable("(" + name + ") has blocks of " + stored.type + " with parts of several heads, which cannot be kept");
+    }
+    if (stored.negated_exp && cols) unusable("(" + name + ") is a matrix, and not stored as exponentials");
     if (stored.packed.has_value() != (tensor.type == Type::quantized && model::is_integer(tensor.format)))
       unusable("(" + name + ") must be packed if its format is one of integers, and only then");
     if (stored.packed) {
@@ -86,7 +125,8 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       const TensorPart codes{stored.file, "I32", stored.offset, stored.bytes, nullptr};
       tensor.packed = PackedMatrix{tensor.format, packing, rows, cols, group, codes, scales, zeros};
       if (const auto problem = tensor.packed->problem(); !problem.empty()) unusable("(" + name + ") " + problem);
-      if (stored.interleaved_heads) unusable("(" + name + ") is packed, and has no interleaved heads");
+      if (stored.interleaved_heads || stored.tiled_heads)
+        unusable("(" + name + ") is packed, and has no interleaved or tiled heads");
     } else if (stored.bytes != tensor.rows * tensor.row_bytes())
       unusable("(" + name + ") has a number of bytes that does not fit its shape");
     if (!tensors_.emplace(name, std::move(tensor)).second) unusable("names \"" + name + "\" a second time");
@@ -122,6 +162,15 @@ const WeightFiles::Tensor& WeightFiles::tensor(const std::string& name, int64_t 
 }
 
 template <class F> void WeightFiles::each_run(const Tensor& tensor, int64_t row0, int64_t rows, F&& f) {
+  if (const auto& tiled = tensor.tiled_rows) {
+    for (int64_t row = row0, end = row0 + rows; row < end;) {
+      const int64_t left = row < tiled->first ? tiled->first - row : tiled->width - (row - tiled->first) % tiled->width;
+      const int64_t count = std::min(left, end - row);
+      f(tiled->in_file(row), count, row - row0);
+      row += count;
+    }
+    return;
+  }
   if (!tensor.interleaved_heads || tensor.rows == 1) return f(row0, rows, 0);
   const int64_t head = tensor.rows / tensor.interleaved_heads;
   for (int64_t row = row0; row < row0 + rows; ++row) {
@@ -135,14 +184,14 @@ void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, floa
   if (from.type == Type::quantized) {
     const int64_t bytes = from.row_bytes();
     std::vector<uint8_t> stored(size_t(rows * bytes));
-    blocks(name, row0, rows, stored.data());
+    stored_blocks(from, name, row0, rows, stored.data());
     for (int64_t i = 0; i < rows; ++i)
       quantization::dequantize_row(from.format, &stored[size_t(i * bytes)], from.cols, dst + i * from.cols);
-    return;
-  }
-  each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
-    read_floats(from, name, first, count, dst + at * from.cols);
-  });
+  } else
+    each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
+      read_floats(from, name, first, count, dst + at * from.cols);
+    });
+  if (const auto& tiled = from.tiled_columns) order_columns(*tiled, rows, size_t(tiled->width) * sizeof(float), dst);
   if (from.interleaved_heads && from.rows == 1) {  // a bias
     const int64_t head = from.cols / from.interleaved_heads, half = head / 2;
     std::vector<float> values(dst, dst + from.cols);
@@ -151,6 +200,11 @@ void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, floa
       dst[i] = values[size_t(i - within + (within < half ? 2 * within : 2 * (within - half) + 1))];
     }
   }
+  if (from.negated_exp)
+    for (float* x = dst; x < dst + rows * from.cols; ++x) {
+      if (!(*x < 0)) throw FileError(from.path, name + " holds values that are not below zero");
+      *x = float(std::log(-double(*x)));
+    }
 }
 
 model::TensorFormat WeightFiles::stored(const std::string& name) const {
@@ -161,6 +215,11 @@ model::TensorFormat WeightFiles::stored(const std::string& name) const {
 
 void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const {
   const Tensor& from = tensor(name, row0, rows);
+  stored_blocks(from, name, row0, rows, dst);
+  if (const auto& tiled = from.tiled_columns) order_columns(*tiled, rows, size_t(from.row_bytes() / tiled->heads), dst);
+}
+
+void WeightFiles::stored_blocks(const Tensor& from, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) {
   const int64_t bytes = from.row_bytes();
   if (from.packed)
     from.packed->blocks(row0, rows, dst);

@@ -13,6 +13,15 @@
 
 namespace anneal::weights {
 
+// Heads in groups of as many, where the file has the first of every group before the second of any.
+struct TiledHeads {
+  int64_t heads, groups, width;  // rows, columns or elements of one
+  int64_t first;                 // what stands before them, in the model's order
+  bool columns;                  // of a matrix; else rows
+  // Where in the file the model's row, column or element is.
+  int64_t in_file(int64_t index) const;
+};
+
 // Row-major numbers in a file.
 struct StoredTensor {
   std::string name, file;
@@ -23,6 +32,9 @@ struct StoredTensor {
   // Heads whose rotary halves are interleaved: row 2i of a head in the file is its row i, row 2i + 1 its row i + half.
   // 0: none.
   int64_t interleaved_heads = 0;
+  std::optional<TiledHeads> tiled_heads = std::nullopt;
+  // Of a vector: the file has -exp(x) for every x.
+  bool negated_exp = false;
   // Of an integer format: file, offset and bytes are those of the codes.
   struct Packed {
     Packing packing;
@@ -58,12 +70,16 @@ class WeightFiles {
     Type type;
     model::TensorFormat format;  // of a quantised one
     int64_t interleaved_heads;
+    std::optional<TiledHeads> tiled_rows, tiled_columns;  // of a vector, of one row: columns
+    bool negated_exp;
     std::optional<PackedMatrix> packed;
     int64_t row_bytes() const;
   };
   const Tensor& tensor(const std::string& name, int64_t row0, int64_t rows) const;
   // f(first row in the file, rows, first of them in the answer) for runs of neighbours.
   template <class F> static void each_run(const Tensor&, int64_t row0, int64_t rows, F&& f);
+  // With columns as they are in the file.
+  static void stored_blocks(const Tensor&, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst);
   static void read_floats(const Tensor&, const std::string& name, int64_t row0, int64_t rows, float* dst);
   std::unordered_map<std::string, Tensor> tensors_;
 };

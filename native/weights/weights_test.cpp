@@ -1,5 +1,6 @@
 // Lists of tensors against a model, and what is read of them. Linked and run by test/native/programs.test.ts with a
 // folder of its own, and that of packed matrices.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -25,9 +26,10 @@ model::ModelSpec small_model() {
 }
 
 // All tensors of the model at the beginning of one file: what is refused is refused before it is opened.
-std::vector<StoredTensor> tensors_of(const std::string& file, const std::string& type) {
+std::vector<StoredTensor> tensors_of(const std::string& file, const std::string& type,
+                                     const model::ModelSpec& spec = small_model()) {
   std::vector<StoredTensor> list;
-  for (const model::TensorShape& t : model::weight_tensors(small_model()))
+  for (const model::TensorShape& t : model::weight_tensors(spec))
     list.push_back({t.name, file, type, 0, t.elements() * (type == "F32" ? 4 : 2),
                     t.cols ? std::vector<int64_t>{t.rows, t.cols} : std::vector<int64_t>{t.rows}});
   return list;
@@ -163,6 +165,77 @@ void reads_interleaved_heads(const std::string& folder) {
          "heads that do not divide the rows");
 }
 
+// Two groups of two heads, as rows, columns and numbers of a vector.
+void reads_tiled_heads(const std::string& folder) {
+  model::ModelSpec spec = small_model();
+  spec.vocab = 10;
+  const auto entry = [](std::vector<StoredTensor>& list, const std::string& name) -> StoredTensor& {
+    return *std::find_if(list.begin(), list.end(), [&](const StoredTensor& t) { return t.name == name; });
+  };
+  const std::string rows = "model.embed_tokens.weight", columns = "model.layers.0.self_attn.o_proj.weight",
+                    vector = "model.norm.weight";
+  const auto opened = [&](const std::string& type, const auto& numbers) {
+    auto list = tensors_of(file_of(folder, numbers), type, spec);
+    entry(list, rows).tiled_heads = {4, 2, 2, 2, false};
+    entry(list, columns).tiled_heads = {4, 2, 1, 0, true};
+    entry(list, vector).tiled_heads = {4, 2, 1, 0, false};
+    WeightFiles files(list, spec);
+    files.open();
+    return files;
+  };
+  std::vector<float> numbers(40);
+  for (size_t i = 0; i < 40; i++) numbers[i] = float(i);
+  const WeightFiles files = opened("F32", numbers);
+  const auto read = [&](const std::string& name, int64_t row0, int64_t count) {
+    std::vector<float> out(size_t(count) * 4);
+    files.read(name, row0, count, out.data());
+    return out;
+  };
+  std::vector<float> firsts;
+  for (int64_t row = 0; row < 10; row++) firsts.push_back(read(rows, row, 1)[0] / 4);
+  expect(firsts == std::vector<float>{0, 1, 2, 3, 6, 7, 4, 5, 8, 9}, "rows of tiled heads, one by one");
+  const std::vector<float> some = read(rows, 1, 8);
+  for (size_t row = 0; row < 8; row++)
+    for (size_t i = 0; i < 4; i++)
+      expect(some[row * 4 + i] == firsts[row + 1] * 4 + float(i), "rows of tiled heads from the middle of one");
+  expect(read(columns, 1, 2) == std::vector<float>{4, 6, 5, 7, 8, 10, 9, 11}, "columns of tiled heads");
+  expect(read(vector, 0, 1) == std::vector<float>{0, 2, 1, 3}, "numbers of tiled heads");
+
+  std::vector<uint16_t> words(40, 0x3f80);
+  words[5] = 0x4000, words[6] = 0x4040, words[7] = 0x4080;
+  std::vector<uint16_t> out(4);
+  opened("BF16", words).blocks(columns, 1, 1, reinterpret_cast<uint8_t*>(out.data()));
+  expect(out == std::vector<uint16_t>{0x3f80, 0x4040, 0x4000, 0x4080}, "words of tiled heads");
+
+  const auto problem = [&](size_t tensor, const TiledHeads& tiled) {
+    return refused([&](std::vector<StoredTensor>& l) { l[tensor].tiled_heads = tiled; });
+  };
+  expect(problem(1, {4, 3, 1, 0, true}).find("groups of as many") != std::string::npos, "groups that are not alike");
+  expect(problem(1, {2, 2, 1, 0, true}).find("another size") != std::string::npos, "fewer columns than there are");
+  expect(problem(1, {2, 2, 1, 2, true}).find("before tiled heads") != std::string::npos, "columns before the heads");
+}
+
+// What a delta rule's decay is stored as.
+void reads_negated_exponentials(const std::string& folder) {
+  const auto read = [&](float number) {
+    std::vector<float> numbers(24, -1);
+    numbers[1] = number;
+    auto list = tensors_of(file_of(folder, numbers), "F32");
+    for (StoredTensor& tensor : list) tensor.negated_exp = tensor.name == "model.norm.weight";
+    WeightFiles files(list, small_model());
+    files.open();
+    std::vector<float> out(4);
+    files.read("model.norm.weight", 0, 1, out.data());
+    return out;
+  };
+  expect(read(-std::exp(2.5f)) == std::vector<float>{0, 2.5, 0, 0}, "exponents");
+  for (const float none : {0.0f, -0.0f, 1.0f})
+    expect(fails([&] { read(none); }).find("not below zero") != std::string::npos, "a number that is no exponential");
+  expect(
+      refused([](std::vector<StoredTensor>& l) { l[1].negated_exp = true; }).find("is a matrix") != std::string::npos,
+      "a matrix of exponentials");
+}
+
 std::vector<char> bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return std::vector<char>(std::istreambuf_iterator<char>(file), {});
@@ -226,6 +299,8 @@ int main(int, char** argv) {
   reads(argv[1]);
   reads_words(argv[1]);
   reads_interleaved_heads(argv[1]);
+  reads_tiled_heads(argv[1]);
+  reads_negated_exponentials(argv[1]);
   reads_packed(argv[2]);
   return report_failures();
 }
