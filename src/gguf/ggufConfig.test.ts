@@ -1,6 +1,13 @@
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
-import { ggufConfig, ggufTensorName } from "./ggufConfig.js";
+import {
+  architectureOf,
+  GgufFields,
+  ggufArchitecture,
+  ggufConfig,
+  ggufTensorName,
+  isFurtherToken,
+} from "./ggufConfig.js";
 import type { GgufTensor, GgufValue } from "./ggufFile.js";
 
 const sizes: Record<string, GgufValue> = {
@@ -56,4 +63,76 @@ it("reads layers with experts", () => {
   const place = "model.layers.3.mlp";
   expect(ggufTensorName(`${place}.experts.down_proj.weight`, {})).toBe("blk.3.ffn_down_exps.weight");
   expect(ggufTensorName(`${place}.gate.weight`, {})).toBe("blk.3.ffn_gate_inp.weight");
+});
+
+describe("layers with a delta rule", () => {
+  const keys: Record<string, GgufValue> = {
+    "general.architecture": "qwen35",
+    "qwen35.block_count": 5,
+    "qwen35.nextn_predict_layers": 1,
+    "qwen35.context_length": 512,
+    "qwen35.embedding_length": 64,
+    "qwen35.feed_forward_length": 96,
+    "qwen35.attention.head_count": 2,
+    "qwen35.attention.key_length": 64,
+    "qwen35.attention.layer_norm_rms_epsilon": 1e-6,
+    "qwen35.rope.dimension_count": 16,
+    "qwen35.ssm.conv_kernel": 4,
+    "qwen35.ssm.state_size": 12,
+    "qwen35.ssm.group_count": 2,
+    "qwen35.ssm.time_step_rank": 6,
+    "qwen35.ssm.inner_size": 48,
+  };
+  const file = (more: Record<string, GgufValue>) => ({
+    file: "model.gguf",
+    metadata: new Map(Object.entries({ ...keys, ...more })),
+    tensors: new Map([["token_embd.weight", embedding]]),
+  });
+
+  it("are read without the head of a further token, which is counted with them", () => {
+    expect(ggufConfig(file({}), {})).toMatchObject({
+      model_type: "qwen3_5_text",
+      num_hidden_layers: 4,
+      partial_rotary_factor: 0.25,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 6,
+      linear_key_head_dim: 12,
+      linear_value_head_dim: 8,
+      linear_conv_kernel_dim: 4,
+      full_attention_interval: 4,
+    });
+    expect(ggufConfig(file({ "qwen35.rope.dimension_count": 64 }), {})).toMatchObject({ partial_rotary_factor: 1 });
+    const fields = new GgufFields(file({}));
+    const isFurther = (layer: number) => isFurtherToken(`blk.${layer}.attn_q.weight`, fields, architectureOf(fields));
+    expect([3, 4, 5].map(isFurther)).toEqual([false, true, false]);
+  });
+
+  it("are those that a file names, where it does", () => {
+    const key = "qwen35.attention.recurrent_layers";
+    const [linear, full] = ["linear_attention", "full_attention"];
+    const told = (value: GgufValue) => ggufConfig(file({ [key]: value }), {}).layer_types;
+    expect(told([false, true, true, false, false])).toEqual([full, linear, linear, full]);
+    for (const wrong of [[true, true], [1, 1, 1, 1], 3])
+      expect(() => told(wrong)).toThrow(expect.objectContaining({ param: key }));
+  });
+
+  it("have names of their own, and the norm before the feed-forward another", () => {
+    const names = [
+      "linear_attn.A_log",
+      "linear_attn.dt_bias",
+      "linear_attn.out_proj.weight",
+      "post_attention_layernorm.weight",
+    ];
+    expect(names.map((name) => ggufTensorName(`model.layers.3.${name}`, { deltaRule: true }))).toEqual([
+      "blk.3.ssm_a",
+      "blk.3.ssm_dt.bias",
+      "blk.3.ssm_out.weight",
+      "blk.3.post_attention_norm.weight",
+    ]);
+    expect(ggufTensorName("model.layers.3.post_attention_layernorm.weight", {})).toBe("blk.3.ffn_norm.weight");
+  });
+
+  it("are not written", () => {
+    expect(ggufArchitecture("qwen3_5_text")).toBeNull();
+  });
 });

@@ -50,6 +50,8 @@ interface Architecture {
   experts?: boolean;
   /** Only a part of a head turns. */
   turnsPart?: boolean;
+  /** Its layers have a delta rule, but every n-th. */
+  deltaRule?: boolean;
   /** Has norms after attention and feed-forward too, and windows, caps and scales as Gemma has them. */
   gemma?: Gemma;
 }
@@ -69,6 +71,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   qwen2: { modelType: "qwen2", interleaved: false },
   qwen3: { modelType: "qwen3", interleaved: false },
   qwen3moe: { modelType: "qwen3_moe", interleaved: false, experts: true },
+  qwen35: { modelType: "qwen3_5_text", interleaved: false, turnsPart: true, deltaRule: true },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -92,7 +95,7 @@ export type NamedArchitecture = Architecture & { name: string };
 /** What a model of config.json's `model_type` is called; null: it is not written. */
 export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   const type = Object.hasOwn(WRITTEN_AS, modelType) ? WRITTEN_AS[modelType] : modelType;
-  const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type);
+  const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type && !known.deltaRule);
   return found ? { ...found[1], name: found[0] } : null;
 }
 
@@ -140,7 +143,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
     vocab_size: embedding.shape[0],
     hidden_size: hidden,
     intermediate_size: required("feed_forward_length"),
-    num_hidden_layers: required("block_count"),
+    num_hidden_layers: layersOf(fields, name),
     num_attention_heads: heads,
     num_key_value_heads: number("attention.head_count_kv") ?? heads,
     head_dim: headDim,
@@ -149,7 +152,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
     rope_theta: number("rope.freq_base") ?? 10_000,
     rope_scaling: scaling,
     original_max_position_embeddings: scaling?.original_max_position_embeddings ?? null,
-    ...(turned === headDim ? {} : { partial_rotary_factor: turned / headDim }),
+    ...(architecture.turnsPart ? { partial_rotary_factor: turned / headDim } : {}),
     tie_word_embeddings: !gguf.tensors.has("output.weight"),
     ...(hasBias && modelType !== "qwen2" ? { attention_bias: true } : {}),
     ...(modelType === "granite"
@@ -168,9 +171,41 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
           norm_topk_prob: true,
         }
       : {}),
+    ...(architecture.deltaRule ? deltaRule(fields, name) : {}),
     ...(architecture.gemma
       ? gemma(fields, name, architecture.gemma, { heads, hidden, headDim })
       : window(fields, name)),
+  };
+}
+
+/** The head of a further token stands behind the layers, and is counted with them. */
+function layersOf(fields: GgufFields, name: string): number {
+  const key = `${name}.block_count`;
+  return fields.required(key, fields.number(key)) - (fields.number(`${name}.nextn_predict_layers`) ?? 0);
+}
+
+/** Whether a tensor is of such a head, which is not loaded. */
+export function isFurtherToken(tensor: string, fields: GgufFields, { name }: NamedArchitecture): boolean {
+  const layer = Number(/^blk\.(\d+)\./.exec(tensor)?.[1] ?? -1);
+  return layer >= layersOf(fields, name) && layer < fields.number(`${name}.block_count`)!;
+}
+
+function deltaRule(fields: GgufFields, name: string): Record<string, unknown> {
+  const required = (key: string) => fields.required(`${name}.${key}`, fields.number(`${name}.${key}`));
+  const layers = layersOf(fields, name);
+  const key = `${name}.attention.recurrent_layers`;
+  const told = fields.get(key);
+  const isList = Array.isArray(told) && told.length >= layers && told.every((entry) => typeof entry === "boolean");
+  if (told !== undefined && !isList) fields.fail(key, `must be true or false for each of ${layers} layers`);
+  const valueHeads = required("ssm.time_step_rank");
+  return {
+    linear_num_key_heads: required("ssm.group_count"),
+    linear_num_value_heads: valueHeads,
+    linear_key_head_dim: required("ssm.state_size"),
+    linear_value_head_dim: required("ssm.inner_size") / valueHeads,
+    linear_conv_kernel_dim: required("ssm.conv_kernel"),
+    full_attention_interval: fields.number(`${name}.full_attention_interval`) ?? 4,
+    ...(isList ? { layer_types: told.slice(0, layers).map((is) => (is ? "linear_attention" : "full_attention")) } : {}),
   };
 }
 
@@ -302,6 +337,22 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   input_layernorm: "attn_norm",
   post_attention_layernorm: "ffn_norm",
 };
+const DELTA_RULE_NAMES: Readonly<Record<string, string>> = {
+  "linear_attn.in_proj_qkv": "attn_qkv",
+  "linear_attn.in_proj_z": "attn_gate",
+  "linear_attn.in_proj_b": "ssm_beta",
+  "linear_attn.in_proj_a": "ssm_alpha",
+  "linear_attn.out_proj": "ssm_out",
+  "linear_attn.norm": "ssm_norm",
+  "linear_attn.conv1d": "ssm_conv1d",
+  // The norm before the feed-forward.
+  post_attention_layernorm: "post_attention_norm",
+};
+/** Tensors of a layer that Hugging Face calls neither weight nor bias. */
+const BARE_NAMES: Readonly<Record<string, string>> = {
+  "linear_attn.A_log": "ssm_a",
+  "linear_attn.dt_bias": "ssm_dt.bias",
+};
 /** Where there are norms after attention and feed-forward too. */
 const GEMMA_NAMES: Readonly<Record<string, string>> = {
   post_attention_layernorm: "post_attention_norm",
@@ -310,9 +361,15 @@ const GEMMA_NAMES: Readonly<Record<string, string>> = {
 };
 
 /** The name in GGUF of a tensor that Hugging Face calls `name`, without the number of an expert. */
-export function ggufTensorName(name: string, { gemma }: Pick<NamedArchitecture, "gemma">): string {
-  const layer = /^model\.layers\.(\d+)\.(.+)\.(weight|bias)$/.exec(name);
-  if (!layer) return WHOLE_NAMES[name] ?? name;
-  const names = gemma ? { ...LAYER_NAMES, ...GEMMA_NAMES } : LAYER_NAMES;
-  return `blk.${layer[1]}.${names[layer[2]!] ?? layer[2]}.${layer[3]}`;
+export function ggufTensorName(
+  name: string,
+  { gemma, deltaRule }: Pick<NamedArchitecture, "gemma" | "deltaRule">,
+): string {
+  const [, layer, rest] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (layer === undefined) return WHOLE_NAMES[name] ?? name;
+  const bare = BARE_NAMES[rest!];
+  if (bare !== undefined) return `blk.${layer}.${bare}`;
+  const [, place, kind] = /^(.+)\.(weight|bias)$/.exec(rest!)!;
+  const names = { ...LAYER_NAMES, ...(gemma && GEMMA_NAMES), ...(deltaRule && DELTA_RULE_NAMES) };
+  return `blk.${layer}.${names[place!] ?? place}.${kind}`;
 }

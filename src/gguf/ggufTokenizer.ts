@@ -155,6 +155,8 @@ function texts({ fields, tokens, types }: Vocabulary, isAdded: (type: number) =>
 const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
 const gpt4 = (digits: string) =>
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
+/** Letters keep the marks that are written on them. */
+const QWEN3_5 = `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 const TEKKEN =
   "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
@@ -194,6 +196,7 @@ export const SPLITTINGS: Readonly<Record<string, Splitting>> = {
   "llama-v3": LLAMA3,
   "smaug-bpe": { ...LLAMA3, ignoreMerges: false },
   qwen2: QWEN2,
+  qwen35: { pre_tokenizer: split(QWEN3_5), normalizer: { type: "NFC" } },
   "deepseek-r1-qwen": { pre_tokenizer: QWEN2.pre_tokenizer },
   smollm: { pre_tokenizer: DIGITS_APART },
   refact: { pre_tokenizer: DIGITS_APART },

@@ -174,8 +174,24 @@ export interface TensorLocation {
   shape: number[];
   /** Rows of q or k as GGUF stores them for this many heads: rotary pairs side by side, and not half a head apart. */
   interleavedHeads?: number;
+  /** Value heads of a delta rule as GGUF stores them. */
+  tiledHeads?: TiledHeads;
+  /** Of a vector: -exp(x) is stored for every x. */
+  negatedExp?: boolean;
   /** Of a packed format, whose codes lie at `offset`. */
   packed?: PackedTensor;
+}
+
+/** Heads in groups of as many, stored so that the first of every group stands before the second of any. */
+export interface TiledHeads {
+  heads: number;
+  groups: number;
+  /** Rows, columns or elements of a head. */
+  width: number;
+  /** Rows before all heads, in their usual order. */
+  first: number;
+  /** Heads are columns of the matrix, and not rows. */
+  columns: boolean;
 }
 
 export interface PackedTensor {

@@ -6,12 +6,20 @@ import {
   GgufFields,
   ggufConfig,
   ggufTensorName,
+  isFurtherToken,
   ROPE_FACTORS,
   type RopeFactors,
 } from "../gguf/ggufConfig.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile, readAt } from "../regularFile.js";
-import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
+import {
+  type ElementType,
+  type ModelSpec,
+  quantizedFormats,
+  type TensorLocation,
+  type TiledHeads,
+  weightTensors,
+} from "../runtime/runtime.js";
 import { expertMatrix, isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
 import { JsonFields } from "./jsonFields.js";
@@ -35,12 +43,23 @@ export async function readGgufWeights(file: string): Promise<GgufWeights> {
   // What norms multiply by is stored.
   const spec = { ...modelSpec(await configOf(gguf)), normAddsOne: false };
   const tensors = matchTensors(gguf, spec);
-  const quantized = tensors.flatMap(({ name, dtype }) => (isFloatType(dtype) ? [] : [{ tensor: name, format: dtype }]));
-  // Routers are in float32 beside whatever.
-  const floats = tensors.filter(({ name, shape, dtype }) => shape.length > 1 && isFloatType(dtype) && !isRouter(name));
+  const quantized = tensors.flatMap((tensor) =>
+    isKeptQuantized(tensor) ? [{ tensor: tensor.name, format: tensor.dtype }] : [],
+  );
+  const floats = tensors.filter(({ name, shape, dtype }) => shape.length > 1 && isFloatType(dtype) && !isSmall(name));
   const dtype = floats.length > 0 && floats.every(({ dtype }) => dtype === "F32") ? "float32" : "bfloat16";
   return { config: quantized.length > 0 ? { ...spec, quantized } : spec, tensors, dtype };
 }
+
+/** Whether its codes are computed with: not where they must be taken apart to put columns into the model's order. */
+function isKeptQuantized({ dtype, tiledHeads }: TensorLocation): boolean {
+  if (isFloatType(dtype)) return false;
+  const { numbers } = quantizedFormats().find(({ name }) => name === dtype)!;
+  return !tiledHeads?.columns || tiledHeads.width % numbers === 0;
+}
+
+/** Matrices that are in float32 beside whatever. */
+const isSmall = (name: string) => isRouter(name) || /\.linear_attn\.(conv1d|in_proj_[ab])\.weight$/.test(name);
 
 /** As config.json of the folder that the file was made of. @throws ModelFileError */
 export async function readGgufConfig(file: string): Promise<JsonFields> {
@@ -52,8 +71,9 @@ async function configOf(gguf: GgufFile): Promise<JsonFields> {
 }
 
 function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
-  const architecture = architectureOf(new GgufFields(gguf));
-  const { interleaved } = architecture;
+  const fields = new GgufFields(gguf);
+  const architecture = architectureOf(fields);
+  const { interleaved, deltaRule } = architecture;
   const used = new Set<string>(Object.values(ROPE_FACTORS));
   const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
     const matrix = expertMatrix(name);
@@ -63,7 +83,9 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     used.add(stored);
     const fail = (problem: string) => new ModelFileError(tensor.file, `${stored} ${problem}`, { param: stored });
     const count = matrix && spec.layers[matrix.layer]!.experts!.count;
-    const wanted = count === null ? shape : [count, ...shape];
+    // A convolution is a row for every channel.
+    const own = shape.length === 3 ? [shape[0]!, shape[2]!] : shape;
+    const wanted = count === null ? own : [count, ...own];
     if (tensor.shape.length !== wanted.length || tensor.shape.some((size, i) => size !== wanted[i])) {
       throw fail(`has shape [${tensor.shape}], the metadata asks for [${wanted}]`);
     }
@@ -74,10 +96,19 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     const bytes = tensor.bytes / (count ?? 1);
     const heads = interleaved ? interleavedHeads(name, spec) : null;
     const place = { file, offset: offset + bytes * (matrix?.expert ?? 0), bytes };
-    return { name, ...place, dtype: type, shape, ...(heads && { interleavedHeads: heads }) };
+    const tiled = deltaRule ? tiledHeads(name, spec) : null;
+    return {
+      name,
+      ...place,
+      dtype: type,
+      shape,
+      ...(heads && { interleavedHeads: heads }),
+      ...(tiled && { tiledHeads: tiled }),
+      ...(name.endsWith(".A_log") && { negatedExp: true }),
+    };
   });
   for (const [name, { file }] of gguf.tensors) {
-    if (used.has(name)) continue;
+    if (used.has(name) || isFurtherToken(name, fields, architecture)) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
   return tensors;
@@ -89,6 +120,24 @@ export function interleavedHeads(name: string, { layers }: ModelSpec): number | 
   if (layer === undefined) return null;
   const { heads, kvHeads } = layers[Number(layer)]!.attention!;
   return projection === "q" ? heads : kvHeads;
+}
+
+/** How value heads of a delta rule stand in the file; null: as in the model. */
+function tiledHeads(name: string, { layers }: ModelSpec): TiledHeads | null {
+  const [, layer, part] = /^model\.layers\.(\d+)\.linear_attn\.(\w+)/.exec(name) ?? [];
+  if (layer === undefined || part === "norm") return null;
+  const { keyHeads, valueHeads, keyDim, valueDim } = layers[Number(layer)]!.deltaRule!;
+  // Then every key head has one, or there is but one key head.
+  if (keyHeads === valueHeads || keyHeads === 1) return null;
+  const isNumber = ["in_proj_b", "in_proj_a", "A_log", "dt_bias"].includes(part!);
+  const hasKeys = part === "in_proj_qkv" || part === "conv1d";
+  return {
+    heads: valueHeads,
+    groups: keyHeads,
+    width: isNumber ? 1 : valueDim,
+    first: hasKeys ? 2 * keyHeads * keyDim : 0,
+    columns: part === "out_proj",
+  };
 }
 
 async function ropeFactors(gguf: GgufFile): Promise<RopeFactors> {

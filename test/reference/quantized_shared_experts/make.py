@@ -63,6 +63,7 @@ NAMES = {
     "linear_attn.in_proj_b": "ssm_beta", "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.out_proj": "ssm_out",
     "linear_attn.norm": "ssm_norm", "linear_attn.conv1d": "ssm_conv1d", "mlp.gate": "ffn_gate_inp",
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
 }
@@ -126,13 +127,15 @@ def read_numbers(name, data, kind, shape, config):
     return value
 
 
-def write(file, config, tensors):
-    """`tensors`: name as in the model, experts without their number, and (numbers or blocks, type)."""
-    writer = gguf.GGUFWriter(file, "qwen35moe")
+def write(file, config, tensors, add_more=lambda writer: None, further=0):
+    """`tensors`: name as in the model, experts without their number, and (numbers or blocks, type). `further`: layers of a
+    further token's head."""
+    has_experts = config.model_type == "qwen3_5_moe_text"
+    writer = gguf.GGUFWriter(file, "qwen35moe" if has_experts else "qwen35")
     rope = config.rope_parameters
     writer.add_type("model")
     writer.add_name("random")
-    writer.add_block_count(config.num_hidden_layers)
+    writer.add_block_count(config.num_hidden_layers + further)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_head_count(config.num_attention_heads)
@@ -140,12 +143,16 @@ def write(file, config, tensors):
     writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_expert_count(config.num_experts)
-    writer.add_expert_used_count(config.num_experts_per_tok)
+    if has_experts:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
     writer.add_key_length(config.head_dim)
     writer.add_value_length(config.head_dim)
-    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if has_experts:
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
     writer.add_ssm_state_size(config.linear_key_head_dim)
     writer.add_ssm_group_count(config.linear_num_key_heads)
@@ -154,6 +161,7 @@ def write(file, config, tensors):
     writer.add_full_attention_interval(1 + config.layer_types.index("full_attention"))
     writer.add_rope_dimension_count(int(config.head_dim * rope["partial_rotary_factor"]))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    add_more(writer)
     for name, (data, kind) in tensors.items():
         writer.add_tensor(stored_name(name), data, raw_dtype=gguf.GGMLQuantizationType[kind])
     writer.write_header_to_file()
@@ -302,5 +310,6 @@ def make_expected(model, tokens):
     print("smallest margin", min(margins), "leads", lead, "loss", -adapted.mean().item(), -logprobs.mean().item())
 
 
-make_bfloat16()
-make_expected(*make_model())
+if __name__ == "__main__":
+    make_bfloat16()
+    make_expected(*make_model())

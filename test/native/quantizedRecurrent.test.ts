@@ -1,0 +1,128 @@
+// GGUF files of Qwen3.5, whose value heads stand in another order than in its folders, against what PyTorch computes with their
+// dequantised weights: see test/reference/quantized_recurrent/make.py.
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type DeviceModel, type NamedTensors, openRuntime } from "../../src/runtime/runtime.js";
+import { loadTokenizer } from "../../src/text/tokenizer.js";
+import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
+import { caseFolder, expected, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+
+const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-recurrent-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const {
+  facts,
+  path,
+  tensor: wanted,
+} = recorded<{ tokens: number[]; rank: number; alpha: number; texts: { text: string; ids: number[] }[] }>(
+  "quantized_recurrent",
+);
+const tokens = Int32Array.from(facts.tokens);
+const adapter: NamedTensors = new Map(
+  Object.keys(facts.tensors)
+    .filter((name) => name.startsWith("base_model."))
+    .map((name) => [name, wanted(name)]),
+);
+const targets = [...new Set([...adapter.keys()].map((name) => /\.(\w+)\.lora_/.exec(name)![1]!))];
+const spec = { rank: facts.rank, alpha: facts.alpha, rslora: false, targets };
+
+async function load(
+  { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
+  kernelSet?: string,
+): Promise<DeviceModel> {
+  const options = { dtype: "float32", kvPages: 64, recurrentStates: 4, ...(kernelSet && { kernelSet }) } as const;
+  return openRuntime().load({ config, tensors, ...options });
+}
+
+describe("in bfloat16", () => {
+  it("is the model of the folder that it was made of, without the head of a further token", async () => {
+    const { config, dtype } = await openWeightFiles(path("bfloat16.gguf"));
+    const { config: own } = await openWeightFolder(caseFolder("qwen3_5"));
+    expect(dtype).toBe("bfloat16");
+    // Metadata has 24 bits.
+    expect({ ...config, rmsEps: own.rmsEps }).toEqual({ ...own, normAddsOne: false });
+  });
+
+  it("has its log-probabilities", async () => {
+    const model = await load(await openWeightFiles(path("bfloat16.gguf")));
+    const { rows, floats } = expected("qwen3_5");
+    for (const [r, row] of rows.entries()) {
+      expect(relativeError(await promptLogprobs(model, row), floats(`row${r}.logprobs`))).toBeLessThan(1e-4);
+    }
+    model.close();
+  });
+});
+
+describe("in formats of blocks", () => {
+  let weights: Awaited<ReturnType<typeof openWeightFiles>>;
+  let model: DeviceModel;
+  beforeAll(async () => {
+    weights = await openWeightFiles(path("model.gguf"));
+    model = await load(weights);
+  });
+  afterAll(() => model.close());
+
+  it("keeps codes but where blocks are of several value heads, which would have to be taken apart", () => {
+    const kept = new Map(weights.config.quantized!.map(({ tensor, format }) => [tensor, format]));
+    const outputs = [0, 1, 2].map((layer) => kept.get(`model.layers.${layer}.linear_attn.out_proj.weight`));
+    expect(outputs).toEqual(["Q8_0", undefined, "Q4_0"]);
+    expect(kept.get("model.layers.1.linear_attn.in_proj_qkv.weight")).toBe("Q6_K");
+    // Small matrices in float32 do not decide what it is computed in.
+    expect(weights.dtype).toBe("bfloat16");
+  });
+
+  it("gives PyTorch's log-probabilities, on every instruction set", async () => {
+    const logprobs = await promptLogprobs(model, tokens);
+    // PyTorch's own in float64 are as far: what is rounded to 8 bits falls to other sides.
+    expect(relativeError(logprobs, wanted("rounded.logprobs").data)).toBeLessThan(1e-2);
+    for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
+      const other = await load(weights, kernelSet);
+      expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
+      other.close();
+    }
+  });
+
+  it.each([
+    ["codes", "rounded.", 1e-2, 5e-2],
+    ["numbers", "", 1e-5, 1e-4],
+  ])("as %s trains an adapter on the bits it samples with, by PyTorch's gradients", async (how, kind, near, steep) => {
+    const { quantized, ...floats } = weights.config;
+    const device = how === "codes" ? model : await load({ ...weights, config: floats });
+    const plain = await promptLogprobs(device, tokens);
+    expect(relativeError(plain, wanted(`${kind}logprobs`).data)).toBeLessThan(near);
+    const sampled = await promptLogprobs(device, tokens, await device.loadAdapter(spec, adapter));
+    expect(relativeError(sampled, wanted(`${kind}adapted.logprobs`).data)).toBeLessThan(near);
+    const trainer = await device.trainAdapter(spec, { seed: 1n, tensors: adapter });
+    const pass = await trainer.forward([{ tokens }]);
+    expect(pass.logprobs[0]!.subarray(0, -1)).toEqual(sampled);
+    await pass.backward([new Float32Array(tokens.length).fill(-1 / (tokens.length - 1), 0, -1)]);
+    const wrong = [...(await trainer.read("gradient"))].flatMap(([name, { data }]) => {
+      const error = relativeError(data, wanted(`${kind}gradient.${name}`).data);
+      return error < steep ? [] : [`${name} ${error}`];
+    });
+    expect(wrong).toEqual([]);
+    trainer.close();
+    if (device !== model) device.close();
+  });
+
+  it("splits texts as transformers' tokenizer does, marks with the letters that they are on", async () => {
+    const tokenizer = await loadTokenizer(path("model.gguf"));
+    expect(facts.texts.map(({ text }) => tokenizer.encode(text))).toEqual(facts.texts.map(({ ids }) => ids));
+    await tokenizer.close();
+  });
+});
+
+it.each(["blk.1.ssm_out.weight", "blk.0.ssm_conv1d.weight", "blk.2.ssm_a", "blk.2.ssm_dt.bias"])(
+  "%s of another shape is refused by its name",
+  async (name) => {
+    const bytes = readFileSync(path("model.gguf"));
+    // After its dimensions: the size of the last.
+    bytes.writeBigUInt64LE(3n, bytes.indexOf(name) + name.length + 4);
+    const file = join(folder, "changed.gguf");
+    writeFileSync(file, bytes);
+    await expect(openWeightFiles(file)).rejects.toMatchObject({ name: "ModelFileError", param: name });
+  },
+);
