@@ -132,7 +132,32 @@ describe("layers with a delta rule", () => {
     expect(ggufTensorName("model.layers.3.post_attention_layernorm.weight", {})).toBe("blk.3.ffn_norm.weight");
   });
 
+  it("have experts beside one that every token has, and no feed-forward", () => {
+    const { "qwen35.feed_forward_length": _, ...dense } = keys;
+    const own = Object.entries(dense).map(([key, value]) => [key.replace("qwen35", "qwen35moe"), value] as const);
+    const metadata = new Map<string, GgufValue>([
+      ...own,
+      ["general.architecture", "qwen35moe"],
+      ["qwen35moe.expert_count", 8],
+      ["qwen35moe.expert_used_count", 2],
+      ["qwen35moe.expert_feed_forward_length", 48],
+    ]);
+    const config = () => ggufConfig({ ...file({}), metadata }, {});
+    const width = "qwen35moe.expert_shared_feed_forward_length";
+    expect(config).toThrow(expect.objectContaining({ name: "ModelFileError", param: width }));
+    metadata.set(width, 32);
+    expect(config()).toMatchObject({
+      model_type: "qwen3_5_moe_text",
+      num_experts: 8,
+      moe_intermediate_size: 48,
+      shared_expert_intermediate_size: 32,
+    });
+    const names = ["shared_expert_gate", "shared_expert.down_proj"].map((name) => `model.layers.3.mlp.${name}.weight`);
+    const stored = ["blk.3.ffn_gate_inp_shexp.weight", "blk.3.ffn_down_shexp.weight"];
+    expect(names.map((name) => ggufTensorName(name, {}))).toEqual(stored);
+  });
+
   it("are not written", () => {
-    expect(ggufArchitecture("qwen3_5_text")).toBeNull();
+    for (const type of ["qwen3_5_text", "qwen3_5_moe_text"]) expect(ggufArchitecture(type)).toBeNull();
   });
 });

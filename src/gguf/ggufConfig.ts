@@ -46,8 +46,8 @@ interface Architecture {
   modelType: string;
   /** Rows of q and k stand in the order of rotary pairs, and not of their halves. */
   interleaved: boolean;
-  /** All its layers have experts, whose shares are divided by their sum. */
-  experts?: boolean;
+  /** All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has. */
+  experts?: boolean | "shared";
   /** Only a part of a head turns. */
   turnsPart?: boolean;
   /** Its layers have a delta rule, but every n-th. */
@@ -72,6 +72,13 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   qwen3: { modelType: "qwen3", interleaved: false },
   qwen3moe: { modelType: "qwen3_moe", interleaved: false, experts: true },
   qwen35: { modelType: "qwen3_5_text", interleaved: false, turnsPart: true, deltaRule: true },
+  qwen35moe: {
+    modelType: "qwen3_5_moe_text",
+    interleaved: false,
+    turnsPart: true,
+    deltaRule: true,
+    experts: "shared",
+  },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -142,7 +149,10 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
     model_type: modelType,
     vocab_size: embedding.shape[0],
     hidden_size: hidden,
-    intermediate_size: required("feed_forward_length"),
+    // Beside an expert that every token has there is no feed-forward that it would be of.
+    ...(architecture.experts === "shared"
+      ? { shared_expert_intermediate_size: required("expert_shared_feed_forward_length") }
+      : { intermediate_size: required("feed_forward_length") }),
     num_hidden_layers: layersOf(fields, name),
     num_attention_heads: heads,
     num_key_value_heads: number("attention.head_count_kv") ?? heads,
@@ -331,6 +341,10 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "mlp.down_proj": "ffn_down",
   "mlp.gate_up_proj": "ffn_up",
   "mlp.gate": "ffn_gate_inp",
+  "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+  "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+  "mlp.shared_expert.up_proj": "ffn_up_shexp",
+  "mlp.shared_expert.down_proj": "ffn_down_shexp",
   "mlp.experts.gate_proj": "ffn_gate_exps",
   "mlp.experts.up_proj": "ffn_up_exps",
   "mlp.experts.down_proj": "ffn_down_exps",

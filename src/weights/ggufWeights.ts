@@ -83,8 +83,7 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     used.add(stored);
     const fail = (problem: string) => new ModelFileError(tensor.file, `${stored} ${problem}`, { param: stored });
     const count = matrix && spec.layers[matrix.layer]!.experts!.count;
-    // A convolution is a row for every channel.
-    const own = shape.length === 3 ? [shape[0]!, shape[2]!] : shape;
+    const own = storedShape(name, shape);
     const wanted = count === null ? own : [count, ...own];
     if (tensor.shape.length !== wanted.length || tensor.shape.some((size, i) => size !== wanted[i])) {
       throw fail(`has shape [${tensor.shape}], the metadata asks for [${wanted}]`);
@@ -120,6 +119,12 @@ export function interleavedHeads(name: string, { layers }: ModelSpec): number | 
   if (layer === undefined) return null;
   const { heads, kvHeads } = layers[Number(layer)]!.attention!;
   return projection === "q" ? heads : kvHeads;
+}
+
+/** Without the middle dimension of a convolution, and the only row of a shared expert's gate. */
+function storedShape(name: string, shape: readonly number[]): readonly number[] {
+  if (shape.length === 3) return [shape[0]!, shape[2]!];
+  return name.endsWith(".shared_expert_gate.weight") ? shape.slice(1) : shape;
 }
 
 /** How value heads of a delta rule stand in the file; null: as in the model. */

@@ -39,6 +39,13 @@ describe("a GGUF file", () => {
     expect(reply.usage!.completion_tokens).toBe(12);
   });
 
+  it("of Qwen3.5 chats, and trains on the bits it samples with", async () => {
+    const recurrent = fileURLToPath(new URL("../reference/quantized_recurrent/model.gguf", import.meta.url));
+    await using engine = await Engine.open({ models: [recurrent] });
+    const model = await engine.models.create({ project: "p", name: "n", base_model: "model" });
+    expect(await stepOnFreshRollouts(engine, model, (word) => word)).toMatchObject(EXACT_RATIOS);
+  });
+
   it.each<[string, (bytes: Buffer) => Buffer]>([
     ["cut off", (bytes) => bytes.subarray(0, bytes.length - 1000)],
     ["of another architecture", (bytes) => Buffer.from(bytes.toString("latin1").replace("llama", "lemma"), "latin1")],

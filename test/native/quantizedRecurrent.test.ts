@@ -1,5 +1,5 @@
-// GGUF files of Qwen3.5, whose value heads stand in another order than in its folders, against what PyTorch computes with their
-// dequantised weights: see test/reference/quantized_recurrent/make.py.
+// GGUF files of Qwen3.5, dense and with experts, whose value heads stand in another order than in its folders, against what PyTorch
+// computes with their dequantised weights: see make.py in test/reference/quantized_recurrent and quantized_shared_experts.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,21 +13,12 @@ import { caseFolder, expected, promptLogprobs, recorded, relativeError } from ".
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-recurrent-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const {
-  facts,
-  path,
-  tensor: wanted,
-} = recorded<{ tokens: number[]; rank: number; alpha: number; texts: { text: string; ids: number[] }[] }>(
-  "quantized_recurrent",
-);
-const tokens = Int32Array.from(facts.tokens);
-const adapter: NamedTensors = new Map(
-  Object.keys(facts.tensors)
-    .filter((name) => name.startsWith("base_model."))
-    .map((name) => [name, wanted(name)]),
-);
-const targets = [...new Set([...adapter.keys()].map((name) => /\.(\w+)\.lora_/.exec(name)![1]!))];
-const spec = { rank: facts.rank, alpha: facts.alpha, rslora: false, targets };
+interface Facts {
+  tokens: number[];
+  rank: number;
+  alpha: number;
+  texts: { text: string; ids: number[] }[];
+}
 
 async function load(
   { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
@@ -37,10 +28,15 @@ async function load(
   return openRuntime().load({ config, tensors, ...options });
 }
 
-describe("in bfloat16", () => {
+describe.each([
+  ["quantized_recurrent", "qwen3_5"],
+  ["quantized_shared_experts", "qwen3_5_moe_tower"],
+] as const)("%s in bfloat16", (name, source) => {
+  const { path } = recorded(name);
+
   it("is the model of the folder that it was made of, without the head of a further token", async () => {
     const { config, dtype } = await openWeightFiles(path("bfloat16.gguf"));
-    const { config: own } = await openWeightFolder(caseFolder("qwen3_5"));
+    const { config: own } = await openWeightFolder(caseFolder(source));
     expect(dtype).toBe("bfloat16");
     // Metadata has 24 bits.
     expect({ ...config, rmsEps: own.rmsEps }).toEqual({ ...own, normAddsOne: false });
@@ -48,7 +44,7 @@ describe("in bfloat16", () => {
 
   it("has its log-probabilities", async () => {
     const model = await load(await openWeightFiles(path("bfloat16.gguf")));
-    const { rows, floats } = expected("qwen3_5");
+    const { rows, floats } = expected(source);
     for (const [r, row] of rows.entries()) {
       expect(relativeError(await promptLogprobs(model, row), floats(`row${r}.logprobs`))).toBeLessThan(1e-4);
     }
@@ -56,7 +52,20 @@ describe("in bfloat16", () => {
   });
 });
 
-describe("in formats of blocks", () => {
+// What is rounded to 8 bits falls to other sides: PyTorch's own in float64 are as far as these limits, or half of it.
+describe.each([
+  ["quantized_recurrent", { near: 1e-2, steep: 0.4 }],
+  ["quantized_shared_experts", { near: 2e-3, steep: 2e-2 }],
+] as const)("%s in formats of blocks", (name, rounded) => {
+  const { facts, path, tensor: wanted } = recorded<Facts>(name);
+  const tokens = Int32Array.from(facts.tokens);
+  const adapter: NamedTensors = new Map(
+    Object.keys(facts.tensors)
+      .filter((name) => name.startsWith("base_model."))
+      .map((name) => [name, wanted(name)]),
+  );
+  const targets = [...new Set([...adapter.keys()].map((name) => /\.(\w+)\.lora_/.exec(name)![1]!))];
+  const spec = { rank: facts.rank, alpha: facts.alpha, rslora: false, targets };
   let weights: Awaited<ReturnType<typeof openWeightFiles>>;
   let model: DeviceModel;
   beforeAll(async () => {
@@ -67,8 +76,8 @@ describe("in formats of blocks", () => {
 
   it("keeps codes but where blocks are of several value heads, which would have to be taken apart", () => {
     const kept = new Map(weights.config.quantized!.map(({ tensor, format }) => [tensor, format]));
-    const outputs = [0, 1, 2].map((layer) => kept.get(`model.layers.${layer}.linear_attn.out_proj.weight`));
-    expect(outputs).toEqual(["Q8_0", undefined, "Q4_0"]);
+    const outputs = [0, 1].map((layer) => kept.get(`model.layers.${layer}.linear_attn.out_proj.weight`));
+    expect(outputs).toEqual(["Q8_0", undefined]);
     expect(kept.get("model.layers.1.linear_attn.in_proj_qkv.weight")).toBe("Q6_K");
     // Small matrices in float32 do not decide what it is computed in.
     expect(weights.dtype).toBe("bfloat16");
@@ -76,8 +85,7 @@ describe("in formats of blocks", () => {
 
   it("gives PyTorch's log-probabilities, on every instruction set", async () => {
     const logprobs = await promptLogprobs(model, tokens);
-    // PyTorch's own in float64 are as far: what is rounded to 8 bits falls to other sides.
-    expect(relativeError(logprobs, wanted("rounded.logprobs").data)).toBeLessThan(1e-2);
+    expect(relativeError(logprobs, wanted("rounded.logprobs").data)).toBeLessThan(rounded.near);
     for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
       const other = await load(weights, kernelSet);
       expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
@@ -86,43 +94,51 @@ describe("in formats of blocks", () => {
   });
 
   it.each([
-    ["codes", "rounded.", 1e-2, 5e-2],
-    ["numbers", "", 1e-5, 1e-4],
-  ])("as %s trains an adapter on the bits it samples with, by PyTorch's gradients", async (how, kind, near, steep) => {
-    const { quantized, ...floats } = weights.config;
-    const device = how === "codes" ? model : await load({ ...weights, config: floats });
-    const plain = await promptLogprobs(device, tokens);
-    expect(relativeError(plain, wanted(`${kind}logprobs`).data)).toBeLessThan(near);
-    const sampled = await promptLogprobs(device, tokens, await device.loadAdapter(spec, adapter));
-    expect(relativeError(sampled, wanted(`${kind}adapted.logprobs`).data)).toBeLessThan(near);
-    const trainer = await device.trainAdapter(spec, { seed: 1n, tensors: adapter });
-    const pass = await trainer.forward([{ tokens }]);
-    expect(pass.logprobs[0]!.subarray(0, -1)).toEqual(sampled);
-    await pass.backward([new Float32Array(tokens.length).fill(-1 / (tokens.length - 1), 0, -1)]);
-    const wrong = [...(await trainer.read("gradient"))].flatMap(([name, { data }]) => {
-      const error = relativeError(data, wanted(`${kind}gradient.${name}`).data);
-      return error < steep ? [] : [`${name} ${error}`];
-    });
-    expect(wrong).toEqual([]);
-    trainer.close();
-    if (device !== model) device.close();
-  });
-
-  it("splits texts as transformers' tokenizer does, marks with the letters that they are on", async () => {
-    const tokenizer = await loadTokenizer(path("model.gguf"));
-    expect(facts.texts.map(({ text }) => tokenizer.encode(text))).toEqual(facts.texts.map(({ ids }) => ids));
-    await tokenizer.close();
-  });
+    ["codes", "rounded.", rounded],
+    ["numbers", "", { near: 1e-5, steep: 1e-4 }],
+  ] as const)(
+    "as %s trains an adapter on the bits it samples with, by PyTorch's gradients",
+    async (how, kind, limit) => {
+      const { quantized, ...floats } = weights.config;
+      const device = how === "codes" ? model : await load({ ...weights, config: floats });
+      const plain = await promptLogprobs(device, tokens);
+      expect(relativeError(plain, wanted(`${kind}logprobs`).data)).toBeLessThan(limit.near);
+      const sampled = await promptLogprobs(device, tokens, await device.loadAdapter(spec, adapter));
+      expect(relativeError(sampled, wanted(`${kind}adapted.logprobs`).data)).toBeLessThan(limit.near);
+      const trainer = await device.trainAdapter(spec, { seed: 1n, tensors: adapter });
+      const pass = await trainer.forward([{ tokens }]);
+      expect(pass.logprobs[0]!.subarray(0, -1)).toEqual(sampled);
+      await pass.backward([new Float32Array(tokens.length).fill(-1 / (tokens.length - 1), 0, -1)]);
+      const wrong = [...(await trainer.read("gradient"))].flatMap(([name, { data }]) => {
+        const error = relativeError(data, wanted(`${kind}gradient.${name}`).data);
+        return error < limit.steep ? [] : [`${name} ${error}`];
+      });
+      expect(wrong).toEqual([]);
+      trainer.close();
+      if (device !== model) device.close();
+    },
+  );
 });
 
-it.each(["blk.1.ssm_out.weight", "blk.0.ssm_conv1d.weight", "blk.2.ssm_a", "blk.2.ssm_dt.bias"])(
-  "%s of another shape is refused by its name",
-  async (name) => {
-    const bytes = readFileSync(path("model.gguf"));
-    // After its dimensions: the size of the last.
-    bytes.writeBigUInt64LE(3n, bytes.indexOf(name) + name.length + 4);
-    const file = join(folder, "changed.gguf");
-    writeFileSync(file, bytes);
-    await expect(openWeightFiles(file)).rejects.toMatchObject({ name: "ModelFileError", param: name });
-  },
-);
+it("splits texts as transformers' tokenizer does, marks with the letters that they are on", async () => {
+  const { facts, path } = recorded<Facts>("quantized_recurrent");
+  const tokenizer = await loadTokenizer(path("model.gguf"));
+  expect(facts.texts.map(({ text }) => tokenizer.encode(text))).toEqual(facts.texts.map(({ ids }) => ids));
+  await tokenizer.close();
+});
+
+it.each([
+  ["quantized_recurrent", "blk.1.ssm_out.weight", 128],
+  ["quantized_recurrent", "blk.0.ssm_conv1d.weight", 3],
+  ["quantized_recurrent", "blk.2.ssm_a", 4],
+  ["quantized_recurrent", "blk.2.ssm_dt.bias", 4],
+  ["quantized_shared_experts", "blk.1.ffn_gate_inp_shexp.weight", 128],
+  ["quantized_shared_experts", "blk.2.ffn_up_shexp.weight", 128],
+])("%s with %s of another shape is refused by its name", async (name, tensor, size) => {
+  const bytes = readFileSync(recorded(name).path("model.gguf"));
+  // After its dimensions: the size of the last.
+  bytes.writeBigUInt64LE(BigInt(size), bytes.indexOf(tensor) + tensor.length + 4);
+  const file = join(folder, "changed.gguf");
+  writeFileSync(file, bytes);
+  await expect(openWeightFiles(file)).rejects.toMatchObject({ name: "ModelFileError", param: tensor });
+});

@@ -5,10 +5,7 @@ bfloat16.gguf is ../models/qwen3_5, whose expected.safetensors holds for it, wit
 of random weights: a layer with attention, counted in block_count, and what nextn is called.
 
 model.gguf is a Qwen3.5 of random weights, its matrices of other types from layer to layer, with a tokenizer; expected.json what
-transformers and peft compute with its dequantised weights in float32: logprobs of a text, and the gradients of an adapter on all
-projections by the mean cross-entropy of the text. `rounded.` are those with the input of every quantised product rounded to 8 bits by
-the absolute maximum of each 32 numbers (and, backward, as if it had not been). Heads of values are 32 wide: where blocks of ssm_out
-are larger, the order of its columns cannot be changed in codes; it is a product of floats, whose input is not rounded.
+../quantized_shared_experts/make.py says, with an adapter on all projections.
 
 The tokenizer is transformers' of Qwen3.5 with a vocabulary of its own: its own ids of `texts`.
 """
@@ -19,7 +16,6 @@ import sys
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3_5Tokenizer
 
@@ -51,7 +47,6 @@ TYPES = [
      "down_proj": "Q5_0"},
 ]
 WHOLE = {"model.embed_tokens.weight": "Q6_K", "lm_head.weight": "Q4_K"}
-RANK, ALPHA = 2, 4
 FURTHER = {"eh_proj": 2, "enorm": 0, "hnorm": 0, "shared_head_norm": 0}  # columns, in widths of the model; 0: a vector
 
 # Letters with marks of several scripts, that compose and that do not.
@@ -122,11 +117,10 @@ def make_model():
         writer.add_chat_template(
             "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n")
 
-    tensors, rounds = {}, set()
+    tensors, kinds = {}, {}
     with torch.no_grad():
         for name, p in model.named_parameters():
-            module = name.removesuffix(".weight")
-            part = module.split(".")[-1]
+            part = name.removesuffix(".weight").split(".")[-1]
             kind = "F32" if qwen35.is_float(name) else WHOLE.get(name) or TYPES[int(name.split(".")[2])][part]
             if kind == "F32":
                 p.copy_(qwen35.random_float(name, p))
@@ -134,55 +128,13 @@ def make_model():
             else:
                 data = qwen35.quantized(kind, *p.shape)
                 p.copy_(qwen35.read_numbers(name, data, kind, tuple(p.shape), config))
-                block = qwen35.gguf.GGML_QUANT_SIZES[qwen35.gguf.GGMLQuantizationType[kind]][0]
-                if part != "out_proj" or config.linear_value_head_dim % block == 0:
-                    rounds.add(module)
-            tensors[name] = (data, kind)
-    is_rounding = [False]
-
-    def product(x, linear):
-        return (qwen35.rounded(x) if is_rounding[0] else x) @ linear.weight.T
-
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and name in rounds:
-            module.forward = lambda x, linear=module: product(x, linear)
+            tensors[name], kinds[name] = (data, kind), kind
+    qwen35.round_inputs(model, kinds)
     qwen35.write(HERE / "model.gguf", config, tensors, add_tokenizer)
-    return tokenizer, model, is_rounding
-
-
-def make_expected(tokenizer, model, is_rounding):
-    tokens = torch.from_numpy(rng.integers(0, CONFIG.vocab_size, 80))
-    blob, places = [], {}
-
-    def keep(name, tensor):
-        places[name] = [sum(map(len, blob)), list(tensor.shape)]
-        blob.append(np.asarray(tensor.detach(), "<f4").ravel())
-
-    def logprobs(model):
-        return model(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, tokens[1:, None])[:, 0]
-
-    for is_rounding[0], kind in ((False, ""), (True, "rounded.")):
-        keep(f"{kind}logprobs", logprobs(model))
-    lora = get_peft_model(model, LoraConfig(
-        r=RANK, lora_alpha=ALPHA, target_modules=qwen35.FAMILY_TARGETS[CONFIG.model_type], lora_dropout=0.0, bias="none"))
-    trained = {name.replace(".default", ""): p for name, p in lora.named_parameters() if p.requires_grad}
-    with torch.no_grad():
-        for name, p in trained.items():
-            p.copy_(0.1 * torch.randn_like(p))
-            keep(name, p)
-    for is_rounding[0], kind in ((False, ""), (True, "rounded.")):
-        lora.zero_grad()
-        adapted = logprobs(lora)
-        (-adapted.mean()).backward()
-        keep(f"{kind}adapted.logprobs", adapted)
-        for name, p in trained.items():
-            keep(f"{kind}gradient.{name}", p.grad)
-        print(kind, "loss", -adapted.mean().item())
-    np.concatenate(blob).tofile(HERE / "expected.f32")
     texts = [{"text": text, "ids": tokenizer.encode(text)} for text in CASES]
-    facts = {"tokens": tokens.tolist(), "rank": RANK, "alpha": ALPHA, "texts": texts, "tensors": places}
-    (HERE / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
+    return model, torch.from_numpy(rng.integers(0, config.vocab_size, 80)), texts
 
 
 make_bfloat16()
-make_expected(*make_model())
+model, tokens, texts = make_model()
+qwen35.make_expected(HERE, model, tokens, texts=texts)

@@ -1,12 +1,14 @@
-"""GGUF files of Qwen3.5 models with experts: python make.py, with gguf 0.19, torch 2.13, transformers 5.23 and peft 0.21.
+"""GGUF files of Qwen3.5 models with experts: python make.py, with gguf 0.19, torch 2.13, transformers 5.24 and peft 0.21.
 
 bfloat16.gguf is ../models/qwen3_5_moe_tower without what it sees with, whose expected.safetensors holds for it. It has one key
 head, so its value heads stand in one order everywhere.
 
 model.gguf is a Qwen3.5 MoE of random weights, its matrices of other types from layer to layer; expected.json what transformers
-and peft compute with its dequantised weights in float32, the input of every quantised product rounded to 8 bits by the absolute
-maximum of each 32 numbers (and, backward, as if it had not been): logprobs of a text, greedy tokens after it, and the gradients of
-an adapter on attention and the delta rule by the mean cross-entropy of the text. `least_lead` is what ../models/README.md says.
+and peft compute with its dequantised weights in float32: logprobs of a text, and the gradients of an adapter on attention and the
+delta rule by the mean cross-entropy of the text. `rounded.` are those with the input of every quantised product rounded to 8 bits by
+the absolute maximum of each 32 numbers (and, backward, as if it had not been). Heads of values are 32 wide: where blocks of ssm_out
+are larger, the order of its columns cannot be changed in codes; it is a product of floats, whose input is not rounded. `least_lead` is
+what ../models/README.md says.
 
 What differs from the model's own tensors, as converters write them:
 - value heads of the delta rule stand by their place within a key head, and not by key head: rows of attn_gate, ssm_alpha, ssm_beta,
@@ -19,6 +21,7 @@ What differs from the model's own tensors, as converters write them:
 import json
 import pathlib
 import sys
+import types
 
 import gguf
 import numpy as np
@@ -54,7 +57,7 @@ TYPES = [
     {"q_proj": "Q5_K", "k_proj": "Q4_1", "v_proj": "Q8_0", "o_proj": "Q4_0", "gate_proj": "Q6_K", "up_proj": "Q5_K",
      "down_proj": "Q5_0", "shared gate_proj": "Q5_K", "shared up_proj": "Q4_0", "shared down_proj": "Q4_1"},
 ]
-RANK, ALPHA = 2, 4
+RANK, ALPHA, ADAPTER_SEED = 2, 4, 1
 
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -194,12 +197,33 @@ def make_bfloat16():
     write(HERE / "bfloat16.gguf", config, tensors)
 
 
+rounding = types.SimpleNamespace(on=True)
+
+
 def rounded(x):
+    if not rounding.on:
+        return x
     groups = x.detach().reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
     most = groups.abs().amax(-1, keepdim=True)
     inverse = torch.where(most > 1e-35, 127 / most, torch.zeros(()))
     codes = torch.round(groups * inverse)
     return x + ((codes * (most / 127)).reshape(x.shape) - x.detach())
+
+
+def is_code(name, kind, config):
+    """Whether a matrix of a model that is read is quantised."""
+    numbers, _ = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    return kind != "F32" and (not name.endswith("out_proj.weight") or config.linear_value_head_dim % numbers == 0)
+
+
+def round_inputs(model, kinds):
+    """`kinds`: types by name."""
+    for name, module in model.named_modules():
+        weight = "model.embed_tokens.weight" if name == "lm_head" and model.config.tie_word_embeddings else f"{name}.weight"
+        if isinstance(module, torch.nn.Linear) and is_code(weight, kinds.get(weight, "F32"), model.config):
+            module.forward = lambda x, linear=module: rounded(x) @ linear.weight.T
+        elif type(module).__name__ == "Qwen3_5MoeExperts":
+            module.forward = experts_forward(module)
 
 
 def experts_forward(experts):
@@ -257,12 +281,7 @@ def make_model():
                 p.copy_(torch.cat([fill(name.replace(part, each), types[each], half) for each in ("gate_proj", "up_proj")], 1))
             else:
                 p.copy_(fill(name, types[f"shared {part}" if "shared_expert." in name else part], tuple(p.shape)))
-    for name, module in model.named_modules():
-        kind = kinds.get("model.embed_tokens.weight" if name == "lm_head" else f"{name}.weight", "F32")
-        if isinstance(module, torch.nn.Linear) and kind != "F32":
-            module.forward = lambda x, linear=module: rounded(x) @ linear.weight.T
-        elif type(module).__name__ == "Qwen3_5MoeExperts":
-            module.forward = experts_forward(module)
+    round_inputs(model, kinds)
     tokens = torch.from_numpy(rng.integers(0, CONFIG.vocab_size, 80))
     part_choices(model, [tokens], **PARTED[CONFIG.model_type])
     for name, p in model.named_parameters():
@@ -272,44 +291,48 @@ def make_model():
     return model, tokens
 
 
-def make_expected(model, tokens):
-    choices = Choices(model)
-    target = tokens[1:, None]
-    with torch.no_grad():
-        logprobs = model(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, target)[:, 0]
-        lead = {"rows": choices.taken()[1]}
-        greedy, margins = tokens, []
-        for _ in range(16):
-            best = model(greedy[None]).logits[0, -1].topk(2)
-            margins.append((best.values[0] - best.values[1]).item())
-            greedy = torch.cat([greedy, best.indices[:1]])
-    lead["greedy"] = choices.taken()[1]
-    lora = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=FAMILY_TARGETS[CONFIG.model_type], lora_dropout=0.0, bias="none"))
-    torch.manual_seed(1)
-    trained = {name.replace(".default", ""): p for name, p in lora.named_parameters() if p.requires_grad}
-    with torch.no_grad():
-        for p in trained.values():
-            p.copy_(0.1 * torch.randn_like(p))
-    adapted = lora(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, target)[:, 0]
-    lead["adapter"] = choices.taken()[1]
-    (-adapted.mean()).backward()
-    blob, places = [], {}
+def make_expected(folder, model, tokens, **facts):
+    blob, places, choices, lead = [], {}, Choices(model), {}
 
     def keep(name, tensor):
         places[name] = [sum(map(len, blob)), list(tensor.shape)]
         blob.append(np.asarray(tensor.detach(), "<f4").ravel())
 
-    keep("logprobs", logprobs)
-    keep("adapted.logprobs", adapted)
-    for name, p in trained.items():
-        keep(name, p)
-        keep(f"gradient.{name}", p.grad)
-    np.concatenate(blob).tofile(HERE / "expected.f32")
-    facts = {"tokens": tokens.tolist(), "greedy": greedy[len(tokens):].tolist(), "margins": margins, "least_lead": lead, "rank": RANK, "alpha": ALPHA, "tensors": places}
-    (HERE / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
-    print("smallest margin", min(margins), "leads", lead, "loss", -adapted.mean().item(), -logprobs.mean().item())
+    def passes():
+        for rounding.on, kind in ((False, ""), (True, "rounded.")):
+            yield kind
+
+    def logprobs(model, name):
+        result = model(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, tokens[1:, None])[:, 0]
+        keep(name, result)
+        lead[name] = choices.taken()[1]
+        return result
+
+    for kind in passes():
+        logprobs(model, f"{kind}logprobs")
+    targets = FAMILY_TARGETS[model.config.model_type]
+    lora = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, lora_dropout=0.0, bias="none"))
+    torch.manual_seed(ADAPTER_SEED)
+    trained = {name.replace(".default", ""): p for name, p in lora.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for name, p in trained.items():
+            p.copy_(0.1 * torch.randn_like(p))
+            keep(name, p)
+    for kind in passes():
+        lora.zero_grad()
+        adapted = logprobs(lora, f"{kind}adapted.logprobs")
+        (-adapted.mean()).backward()
+        for name, p in trained.items():
+            keep(f"{kind}gradient.{name}", p.grad)
+        print(kind, "loss", -adapted.mean().item())
+    np.concatenate(blob).tofile(folder / "expected.f32")
+    if any(share < 1 for share in lead.values()):
+        facts["least_lead"] = lead
+    facts = {"tokens": tokens.tolist(), "rank": RANK, "alpha": ALPHA, **facts, "tensors": places}
+    (folder / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
+    print("leads", lead)
 
 
 if __name__ == "__main__":
     make_bfloat16()
-    make_expected(*make_model())
+    make_expected(HERE, *make_model())
