@@ -309,6 +309,7 @@ describe("modelSpec", () => {
   it.each([
     [{ num_experts: 0 }, "num_experts"],
     [{ num_local_experts: "8" }, "num_local_experts"],
+    [{ num_experts: 1024, num_hidden_layers: 65 }, "num_experts"],
     [{ num_experts: 4 }, "num_experts_per_tok"],
     [{ num_experts_per_tok: 0 }, "num_experts_per_tok"],
     [{ num_experts_per_tok: 17 }, "num_experts_per_tok"],

@@ -9,6 +9,8 @@ import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 /** Of a layer, and of a token. */
 const MAX_EXPERTS = 1024;
 const MAX_CHOSEN = 64;
+/** Of all layers together: each is three tensors, which are listed before the first is looked for. */
+const MAX_EXPERTS_TOGETHER = 2 ** 16;
 /** Of an expert. */
 const MAX_WIDTH = 2 ** 17;
 
@@ -134,12 +136,14 @@ function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
 function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): LayerSpec[] {
   if (family.experts === "shared") {
     const sharedIntermediate = fields.integer("shared_expert_intermediate_size", 1, MAX_WIDTH);
-    const experts = { ...expertsSpec(fields, family, "num_experts"), normalized: true, sharedIntermediate };
+    const told = expertsSpec(fields, family, "num_experts", layers.length);
+    const experts = { ...told, normalized: true, sharedIntermediate };
     return layers.map((layer) => ({ ...layer, experts }));
   }
   // What the newer class calls it counts before the older name.
   const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";
-  const experts = { ...expertsSpec(fields, family, counted), normalized: fields.boolean("norm_topk_prob", false) };
+  const told = expertsSpec(fields, family, counted, layers.length);
+  const experts = { ...told, normalized: fields.boolean("norm_topk_prob", false) };
   const step = fields.integer("decoder_sparse_step", 1, 1024, 1);
   const plain = fields.get("mlp_only_layers") ?? [];
   if (!Array.isArray(plain) || !plain.every((layer) => Number.isInteger(layer) && layer >= 0)) {
@@ -151,8 +155,16 @@ function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): L
 }
 
 /** `counted`: the field that says how many there are. */
-function expertsSpec(fields: JsonFields, family: Family, counted: string): Omit<ExpertsSpec, "normalized"> {
+function expertsSpec(
+  fields: JsonFields,
+  family: Family,
+  counted: string,
+  layers: number,
+): Omit<ExpertsSpec, "normalized"> {
   const count = fields.integer(counted, 1, MAX_EXPERTS);
+  if (count * layers > MAX_EXPERTS_TOGETHER) {
+    fields.fail(counted, `is ${count} in each of ${layers} layers, more than ${MAX_EXPERTS_TOGETHER} together`);
+  }
   const perToken = fields.integer("num_experts_per_tok", 1, MAX_CHOSEN);
   if (perToken > count) fields.fail("num_experts_per_tok", `is ${perToken}, more than ${counted} (${count})`);
   const intermediate = fields.integer("moe_intermediate_size", 1, MAX_WIDTH);
