@@ -108,7 +108,9 @@ LayerSpec layer_spec(const Argument& layer) {
     l.delta_rule = delta_rule_spec(*delta_rule);
   else
     l.attention = attention_spec(layer.at("attention"));
-  if (const auto experts = layer.given("experts"))
+  const auto experts = layer.given("experts"), feed_forward = layer.given("feedForward");
+  if (experts && feed_forward) invalid(feed_forward->path(), "must be null where there are experts");
+  if (experts)
     l.experts = experts_spec(*experts);
   else
     l.feed_forward = feed_forward_spec(layer.at("feedForward"));

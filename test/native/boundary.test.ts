@@ -517,6 +517,35 @@ describe("a model with recurrent layers", () => {
   });
 });
 
+describe("a layer with experts", () => {
+  it.each([
+    ["experts.perToken", { perToken: 9 }],
+    ["experts.count", { count: 0 }],
+    ["experts.intermediate", { intermediate: Number.NaN }],
+    ["experts.sharedIntermediate", { sharedIntermediate: -1 }],
+    ["experts.activation", { activation: "relu" }],
+    ["experts.normalized", { normalized: 1 }],
+    ["experts", null],
+  ])("is refused for its %s", async (param, changes) => {
+    const { config } = await openWeightFolder(caseFolder("qwen3_moe"));
+    const layers = config.layers.map((layer) => ({ ...layer, experts: changes && { ...layer.experts!, ...changes } }));
+    const error = await failure(() => nativeAddon().memory({ ...config, layers } as never, "float32", "cpu"));
+    // Without experts there would have to be a feed-forward.
+    const wanted = changes === null ? "feedForward" : param;
+    expect(error).toMatchObject({ code: "invalid_argument", param: `config.layers[0].${wanted}` });
+  });
+
+  it("is refused with a feed-forward beside them, and by devices that do not compute it, by name", async () => {
+    const { config } = await openWeightFolder(caseFolder("qwen3_moe_odd"));
+    const { feedForward } = config.layers.find((layer) => layer.feedForward)!;
+    const layers = config.layers.map((layer) => ({ ...layer, feedForward }));
+    const both = await failure(() => nativeAddon().memory({ ...config, layers }, "float32", "cpu"));
+    expect(both).toMatchObject({ code: "invalid_argument", param: "config.layers[0].feedForward" });
+    const onGpu = await failure(() => nativeAddon().memory(config, "float32", "vulkan:0"));
+    expect(onGpu).toMatchObject({ code: "invalid_argument", param: "config.layers[0].experts" });
+  });
+});
+
 it("quantises numbers that are too small for a scale as zeros", () => {
   const quantize = (step: number) =>
     nativeAddon().quantize(
