@@ -9,35 +9,23 @@ gradients of an adapter on all projections by the mean cross-entropy of the text
 """
 import json
 import pathlib
+import sys
 
 import gguf
 import numpy as np
 import torch
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from blocks import quantized, rounded  # noqa: E402
+
 TYPES = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"]
 rng = np.random.default_rng(16)
-
-# Scales for which random codes are numbers of the size of weights: offset in the block, value.
-SCALES = {"Q4_K": [(0, 3.5e-4), (2, 2.5e-3)], "Q5_K": [(0, 1.7e-4), (2, 2.5e-3)], "Q6_K": [(208, 3e-5)]}
-
-
-def quantized(name, rows, cols, scale=0.08):
-    kind = gguf.GGMLQuantizationType[name]
-    if name not in SCALES:
-        return gguf.quants.quantize((rng.standard_normal((rows, cols)) * scale).astype(np.float32), kind)
-    numbers, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = rng.integers(0, 256, (rows * cols // numbers, size), dtype=np.uint8)
-    for offset, value in SCALES[name]:
-        d = (value * rng.uniform(0.5, 1.5, len(blocks))).astype(np.float16)
-        blocks[:, offset : offset + 2] = d.view(np.uint8).reshape(-1, 2)
-    return blocks.reshape(rows, -1)
-
 
 def make_blocks():
     (HERE / "blocks").mkdir(exist_ok=True)
     for name in TYPES:
-        rows = quantized(name, 2, 512, 1.0)
+        rows = quantized(rng, name, 2, 512, scale=1.0)
         rows.tofile(HERE / "blocks" / f"{name}.bin")
         gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[name]).astype("<f4").tofile(HERE / "blocks" / f"{name}.f32")
 
@@ -86,7 +74,7 @@ def make_model():
     weights = {}
 
     def add(name, kind, shape):
-        data = quantized(kind, *shape)
+        data = quantized(rng, kind, *shape)
         weights[name] = torch.from_numpy(gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind]).astype(np.float32))
         writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[kind])
 
@@ -108,14 +96,6 @@ def make_model():
     writer.write_tensors_to_file()
     writer.close()
     return weights
-
-
-def rounded(x):
-    groups = x.detach().reshape(*x.shape[:-1], -1, 32)
-    most = groups.abs().amax(-1, keepdim=True)
-    inverse = torch.where(most > 1e-35, 127 / most, torch.zeros(()))
-    codes = torch.round(groups * inverse)
-    return x + ((codes * (most / 127)).reshape(x.shape) - x.detach())
 
 
 def norm(x, weight):

@@ -20,7 +20,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 MODELS = HERE.parent / "models"
-sys.path.insert(0, str(MODELS))
+sys.path[:0] = [str(MODELS), str(HERE.parent)]
+from blocks import experts_forward, quantized, rounded  # noqa: E402
 from make import Choices, part_choices  # noqa: E402
 
 torch.set_num_threads(1)
@@ -46,22 +47,6 @@ NAMES = {
     "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps",
 }
 WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
-
-# Of types that gguf does not write, scales for which random codes are numbers of the size of weights: offset in the block, value.
-SCALES = {"Q4_K": [(0, 3.5e-4), (2, 2.5e-3)], "Q5_K": [(0, 1.7e-4), (2, 2.5e-3)], "Q6_K": [(208, 3e-5)]}
-
-
-def quantized(name, *shape, scale=0.08):
-    kind = gguf.GGMLQuantizationType[name]
-    if name not in SCALES:
-        return gguf.quants.quantize((rng.standard_normal(shape) * scale).astype(np.float32), kind)
-    numbers, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = rng.integers(0, 256, (int(np.prod(shape)) // numbers, size), dtype=np.uint8)
-    for offset, value in SCALES[name]:
-        d = (value * rng.uniform(0.5, 1.5, len(blocks))).astype(np.float16)
-        blocks[:, offset : offset + 2] = d.view(np.uint8).reshape(-1, 2)
-    return blocks.reshape(*shape[:-1], -1)
-
 
 def dequantized(data, kind):
     return torch.from_numpy(gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind]))
@@ -115,29 +100,8 @@ def make_bfloat16():
     write(HERE / "bfloat16.gguf", config, tensors)
 
 
-def rounded(x):
-    groups = x.detach().reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
-    most = groups.abs().amax(-1, keepdim=True)
-    inverse = torch.where(most > 1e-35, 127 / most, torch.zeros(()))
-    codes = torch.round(groups * inverse)
-    return x + ((codes * (most / 127)).reshape(x.shape) - x.detach())
-
-
-def experts_forward(experts):
-    def forward(x, chosen, shares):
-        out = torch.zeros_like(x)
-        for expert in range(experts.num_experts):
-            row, place = torch.where(chosen == expert)
-            gate, up = (rounded(x[row]) @ experts.gate_up_proj[expert].T).chunk(2, -1)
-            y = rounded(torch.nn.functional.silu(gate) * up) @ experts.down_proj[expert].T
-            out = out.index_add(0, row, y * shares[row, place, None])
-        return out
-
-    return forward
-
-
 def make_model():
-    tensors = {"model.embed_tokens.weight": (quantized("Q6_K", CONFIG.vocab_size, CONFIG.hidden_size), "Q6_K")}
+    tensors = {"model.embed_tokens.weight": (quantized(rng, "Q6_K", CONFIG.vocab_size, CONFIG.hidden_size), "Q6_K")}
     model = AutoModelForCausalLM.from_config(CONFIG, dtype=torch.float32).eval()
     numbers = lambda name: dequantized(*tensors[name])
     for name, p in model.named_parameters():
@@ -149,11 +113,11 @@ def make_model():
             for part in ("gate_proj", "up_proj"):
                 kind = TYPES[int(name.split(".")[2])][part]
                 shape = p.shape[0], p.shape[1] // 2, p.shape[2]
-                tensors[name.replace("gate_up_proj", f"{part}.weight")] = (quantized(kind, *shape), kind)
+                tensors[name.replace("gate_up_proj", f"{part}.weight")] = (quantized(rng, kind, *shape), kind)
         elif name != "model.embed_tokens.weight":
             part = name.removesuffix(".weight").split(".")[-1]
             kind = TYPES[int(name.split(".")[2])][part]
-            tensors[name if name.endswith(".weight") else f"{name}.weight"] = (quantized(kind, *p.shape), kind)
+            tensors[name if name.endswith(".weight") else f"{name}.weight"] = (quantized(rng, kind, *p.shape), kind)
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.endswith("gate_up_proj"):

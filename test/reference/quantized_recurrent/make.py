@@ -126,7 +126,7 @@ def make_model():
                 p.copy_(qwen35.random_float(name, p))
                 data = qwen35.stored_numbers(name, p.detach(), config).contiguous().numpy()
             else:
-                data = qwen35.quantized(kind, *p.shape)
+                data = qwen35.blocks.quantized(rng, kind, *p.shape)
                 p.copy_(qwen35.read_numbers(name, data, kind, tuple(p.shape), config))
             tensors[name], kinds[name] = (data, kind), kind
     qwen35.round_inputs(model, kinds)

@@ -32,7 +32,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 MODELS = HERE.parent / "models"
-sys.path.insert(0, str(MODELS))
+sys.path[:0] = [str(MODELS), str(HERE.parent)]
+import blocks  # noqa: E402
 from make import FAMILY_TARGETS, PARTED, Choices, part_choices  # noqa: E402
 
 torch.set_num_threads(1)
@@ -72,22 +73,6 @@ NAMES = {
 }
 WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
 BARE = {"linear_attn.A_log": "ssm_a", "linear_attn.dt_bias": "ssm_dt.bias"}
-
-# Of types that gguf does not write, scales for which random codes are numbers of the size of weights: offset in the block, value.
-SCALES = {"Q4_K": [(0, 3.5e-4), (2, 2.5e-3)], "Q5_K": [(0, 1.7e-4), (2, 2.5e-3)], "Q6_K": [(208, 3e-5)]}
-
-
-def quantized(name, *shape, scale=0.08):
-    kind = gguf.GGMLQuantizationType[name]
-    if name not in SCALES:
-        return gguf.quants.quantize((rng.standard_normal(shape) * scale).astype(np.float32), kind)
-    numbers, size = gguf.GGML_QUANT_SIZES[kind]
-    blocks = rng.integers(0, 256, (int(np.prod(shape)) // numbers, size), dtype=np.uint8)
-    for offset, value in SCALES[name]:
-        d = (value * rng.uniform(0.5, 1.5, len(blocks))).astype(np.float16)
-        blocks[:, offset : offset + 2] = d.view(np.uint8).reshape(-1, 2)
-    return blocks.reshape(*shape[:-1], -1)
-
 
 def stored_name(name):
     if name in WHOLE:
@@ -201,13 +186,7 @@ rounding = types.SimpleNamespace(on=True)
 
 
 def rounded(x):
-    if not rounding.on:
-        return x
-    groups = x.detach().reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
-    most = groups.abs().amax(-1, keepdim=True)
-    inverse = torch.where(most > 1e-35, 127 / most, torch.zeros(()))
-    codes = torch.round(groups * inverse)
-    return x + ((codes * (most / 127)).reshape(x.shape) - x.detach())
+    return blocks.rounded(x) if rounding.on else x
 
 
 def is_code(name, kind, config):
@@ -223,20 +202,7 @@ def round_inputs(model, kinds):
         if isinstance(module, torch.nn.Linear) and is_code(weight, kinds.get(weight, "F32"), model.config):
             module.forward = lambda x, linear=module: rounded(x) @ linear.weight.T
         elif type(module).__name__ == "Qwen3_5MoeExperts":
-            module.forward = experts_forward(module)
-
-
-def experts_forward(experts):
-    def forward(x, chosen, shares):
-        out = torch.zeros_like(x)
-        for expert in range(experts.num_experts):
-            row, place = torch.where(chosen == expert)
-            gate, up = (rounded(x[row]) @ experts.gate_up_proj[expert].T).chunk(2, -1)
-            y = rounded(torch.nn.functional.silu(gate) * up) @ experts.down_proj[expert].T
-            out = out.index_add(0, row, y * shares[row, place, None])
-        return out
-
-    return forward
+            module.forward = blocks.experts_forward(module, rounded)
 
 
 def random_float(name, p):
@@ -262,7 +228,7 @@ def make_model():
         if kind == "F32":
             data = random_float(name, torch.empty(shape)).numpy()
         else:
-            data = quantized(kind, *shape)
+            data = blocks.quantized(rng, kind, *shape)
         tensors[name] = (data, kind)
         return read_numbers(name, data, kind, shape, CONFIG)
 
