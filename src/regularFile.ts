@@ -38,6 +38,15 @@ export async function readAt(handle: FileHandle, to: Uint8Array, position: numbe
   return true;
 }
 
+/** Fills as much of `to` as there is to read next, and says how much that was; 0: the file has ended. @throws ModelFileError of `file`, its name. */
+export async function readNext(handle: FileHandle, file: string, to: Uint8Array): Promise<number> {
+  try {
+    return (await handle.read(to, 0, to.length, null)).bytesRead;
+  } catch (cause) {
+    throw new ModelFileError(file, systemReason(cause as Error), { cause });
+  }
+}
+
 /**
  * A whole file that is no longer than `maxBytes`, whatever size it claims.
  * @throws ModelFileError as `openRegularFile` does, for one that cannot be read, and for a longer one.
@@ -50,12 +59,11 @@ export async function readRegularFile(file: string, maxBytes: number): Promise<B
     let length = 0;
     // One byte more than it claims tells the end. Files of the kernel claim none.
     for (let next = size + 1; size <= maxBytes && length <= maxBytes; next = 65_536) {
-      const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(next), 0, next, null).catch((cause) => {
-        throw new ModelFileError(file, systemReason(cause), { cause });
-      });
-      if (bytesRead === 0) return Buffer.concat(pieces);
-      pieces.push(buffer.subarray(0, bytesRead));
-      length += bytesRead;
+      const buffer = Buffer.allocUnsafe(next);
+      const read = await readNext(handle, file, buffer);
+      if (read === 0) return Buffer.concat(pieces);
+      pieces.push(buffer.subarray(0, read));
+      length += read;
     }
   } finally {
     await handle.close();

@@ -3,8 +3,8 @@
 import { createHash } from "node:crypto";
 import { lstatSync, readdirSync } from "node:fs";
 import { join, sep } from "node:path";
-import { ModelFileError, systemReason } from "../errors.js";
-import { openRegularFile, readRegularFile } from "../regularFile.js";
+import { ModelFileError } from "../errors.js";
+import { openRegularFile, readNext, readRegularFile } from "../regularFile.js";
 
 export const META_FILE = "meta.json";
 
@@ -31,11 +31,9 @@ async function checksum(file: string): Promise<string> {
   try {
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     for (;;) {
-      const { bytesRead } = await handle.read(chunk, 0, chunk.length, null).catch((cause) => {
-        throw new ModelFileError(file, systemReason(cause), { cause });
-      });
-      if (bytesRead === 0) return hash.digest("hex");
-      hash.update(chunk.subarray(0, bytesRead));
+      const read = await readNext(handle, file, chunk);
+      if (read === 0) return hash.digest("hex");
+      hash.update(chunk.subarray(0, read));
     }
   } finally {
     await handle.close();
