@@ -38,7 +38,9 @@ export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): 
   const parts = new Map<string, typeof list>();
   for (const entry of list) {
     const name = expertMatrix(entry[0])?.stacked ?? entry[0];
-    parts.set(name, [...(parts.get(name) ?? []), entry]);
+    const stacked = parts.get(name) ?? [];
+    stacked.push(entry);
+    parts.set(name, stacked);
   }
   const tensors = Array.from(parts, ([name, stacked]) => {
     const { shape: own } = stacked[0]![1];

@@ -203,8 +203,9 @@ function phasesOf(c: Shape, work: Exclude<Work, RlWork>, prompts = 1): Phase[] {
       [c.hidden_size, keys, rows],
     ];
     const wider: [number, number, number] = [c.hidden_size, c.intermediate_size, read];
-    const feedForward = expertsOf(c)
-      ? experts(expertsOf(c)!, read)
+    const chosen = expertsOf(c);
+    const feedForward = chosen
+      ? experts(chosen, read)
       : [projections([wider, wider]), projections([[c.intermediate_size, c.hidden_size, read]])];
     return [
       projections(inputs, index === 0),

@@ -6,7 +6,6 @@ import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { Random } from "../../models/recipe/random.js";
 import { readGguf } from "../../src/gguf/ggufFile.js";
-import type { VocabularySource } from "../../src/gguf/vocabularyMetadata.js";
 import { widenFloat16 } from "../../src/halfFloats.js";
 import { openRuntime, quantizeNumbers, weightTensors } from "../../src/runtime/runtime.js";
 import { readGgufWeights } from "../../src/weights/ggufWeights.js";
@@ -16,6 +15,7 @@ import { modelSpec } from "../../src/weights/modelSpec.js";
 import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
 import { type GgufDtype, writeGgufAdapter, writeGgufModel } from "../../src/weights/writeGgufModel.js";
+import { vocabulary } from "./oneWordVocabulary.js";
 import {
   CASES,
   type Case,
@@ -28,17 +28,6 @@ import {
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-export-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-const vocabulary: VocabularySource = {
-  file: "tokenizer.json",
-  tokenizer: { model: { type: "BPE", vocab: { a: 0 }, merges: [] } },
-  vocabulary: new Map([[0, "a"]]),
-  addedTokens: [],
-  specialTokens: {},
-  chatTemplates: new Map(),
-  addsBos: false,
-  endIds: [0],
-};
 
 const WRITTEN: readonly Case[] = [
   ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "granite"] as const),

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type DeviceModel, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { PACKED, packedAdapter, packedFolder, packedReference, packedTokens } from "./packedModel.js";
-import { promptLogprobs, relativeError } from "./referenceModel.js";
+import { loadWeights, promptLogprobs, relativeError } from "./referenceModel.js";
 
 describe.each(PACKED)("%s", (name) => {
   let model: DeviceModel;
@@ -13,14 +13,9 @@ describe.each(PACKED)("%s", (name) => {
   const tokens = packedTokens;
   const wanted = (tensor: string) => packedReference(`${name}.${tensor}`).data;
 
-  const load = async (kernelSet?: string) => {
-    const { config, tensors } = weights;
-    return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16, ...(kernelSet && { kernelSet }) });
-  };
-
   beforeAll(async () => {
     weights = await openWeightFiles(packedFolder(name));
-    model = await load();
+    model = await loadWeights(weights);
   });
   afterAll(() => model.close());
 
@@ -30,7 +25,7 @@ describe.each(PACKED)("%s", (name) => {
     // Without the rounding of activations.
     expect(relativeError(logprobs, wanted("exact"))).toBeLessThan(2e-2);
     for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
-      const other = await load(kernelSet);
+      const other = await loadWeights(weights, kernelSet);
       expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
       other.close();
     }

@@ -2,14 +2,15 @@
 // test/reference/quantized/make.py.
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type DeviceModel, type NamedTensors, openRuntime } from "../../src/runtime/runtime.js";
+import { type DeviceModel, openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
-import { promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+import { loadWeights, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
 
 const {
   facts,
   path,
   tensor: wanted,
+  adapter: tensors,
 } = recorded<{ tokens: number[]; greedy: number[]; rank: number; alpha: number }>("quantized");
 const tokens = Int32Array.from(facts.tokens);
 
@@ -20,26 +21,18 @@ const adapter = {
     rslora: false,
     targets: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
   },
-  tensors: new Map(
-    Object.keys(facts.tensors)
-      .filter((name) => name.startsWith("base_model."))
-      .map((name) => [name, wanted(name)]),
-  ) as NamedTensors,
+  tensors,
 };
 
 describe("a GGUF file with all types of blocks", () => {
   let model: DeviceModel;
   let weights: Awaited<ReturnType<typeof openWeightFiles>>;
 
-  const load = async (kernelSet?: string) => {
-    const { config, tensors } = weights;
-    return openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16, ...(kernelSet && { kernelSet }) });
-  };
   const logprobsOf = (device: DeviceModel, version = 0) => promptLogprobs(device, tokens, version);
 
   beforeAll(async () => {
     weights = await openWeightFiles(path("model.gguf"));
-    model = await load();
+    model = await loadWeights(weights);
   });
   afterAll(() => model.close());
 
@@ -54,7 +47,7 @@ describe("a GGUF file with all types of blocks", () => {
     const logprobs = await logprobsOf(model);
     expect(relativeError(logprobs, wanted("logprobs").data)).toBeLessThan(1e-3);
     for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
-      const other = await load(kernelSet);
+      const other = await loadWeights(weights, kernelSet);
       expect([kernelSet, await logprobsOf(other)]).toEqual([kernelSet, logprobs]);
       other.close();
     }
@@ -79,7 +72,7 @@ describe("a GGUF file with all types of blocks", () => {
   });
 
   it("refuses to train the quantised weights themselves", async () => {
-    const other = await load();
+    const other = await loadWeights(weights);
     await expect(other.trainWeights()).rejects.toMatchObject({ param: "config", code: "invalid_argument" });
     other.close();
   });

@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Random } from "../../models/recipe/random.js";
-import type { VocabularySource } from "../../src/gguf/vocabularyMetadata.js";
 import { type DeviceModel, type NamedTensors, openRuntime, weightTensors } from "../../src/runtime/runtime.js";
 import { readModelConfig } from "../../src/weights/modelConfig.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
@@ -14,28 +13,15 @@ import { safetensorsHeader, writeSafetensors } from "../../src/weights/safetenso
 import { readSafetensorsHeader } from "../../src/weights/safetensorsHeader.js";
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { writeGgufModel } from "../../src/weights/writeGgufModel.js";
+import { vocabulary } from "./oneWordVocabulary.js";
 import { PACKED, packedFolder, packedTokens } from "./packedModel.js";
-import { expected, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+import { expected, loadWeights, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-experts-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-async function load(
-  { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
-  kernelSet?: string,
-): Promise<DeviceModel> {
-  return openRuntime().load({
-    config,
-    tensors,
-    dtype: "float32",
-    kvPages: 16,
-    recurrentStates: 4,
-    ...(kernelSet && { kernelSet }),
-  });
-}
-
 async function logprobsOf(path: string, tokens: Int32Array, quantization?: "q8" | "q4"): Promise<Float32Array> {
-  const device = await load(await openWeightFiles(path, quantization));
+  const device = await loadWeights(await openWeightFiles(path, quantization));
   try {
     return await promptLogprobs(device, tokens);
   } finally {
@@ -48,6 +34,7 @@ describe("a GGUF file", () => {
     facts,
     path,
     tensor: wanted,
+    adapter,
   } = recorded<{ tokens: number[]; rank: number; alpha: number }>("quantized_experts");
   const tokens = Int32Array.from(facts.tokens);
   const spec = {
@@ -56,16 +43,11 @@ describe("a GGUF file", () => {
     rslora: false,
     targets: ["q_proj", "k_proj", "v_proj", "o_proj"],
   };
-  const adapter: NamedTensors = new Map(
-    Object.keys(facts.tensors)
-      .filter((name) => name.startsWith("base_model."))
-      .map((name) => [name, wanted(name)]),
-  );
   let weights: Awaited<ReturnType<typeof openWeightFiles>>;
   let model: DeviceModel;
   beforeAll(async () => {
     weights = await openWeightFiles(path("model.gguf"));
-    model = await load(weights);
+    model = await loadWeights(weights);
   });
   afterAll(() => model.close());
 
@@ -86,7 +68,7 @@ describe("a GGUF file", () => {
     const logprobs = await promptLogprobs(model, tokens);
     expect(relativeError(logprobs, wanted("logprobs").data)).toBeLessThan(1e-3);
     for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
-      const other = await load(weights, kernelSet);
+      const other = await loadWeights(weights, kernelSet);
       expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
       other.close();
     }
@@ -161,16 +143,6 @@ it("written as GGUF in 8 bits has the bits of --quantize q8", async () => {
     ] as const;
   });
   await writeSafetensors(join(source, "model.safetensors"), new Map(tensors));
-  const vocabulary: VocabularySource = {
-    file: "tokenizer.json",
-    tokenizer: { model: { type: "BPE", vocab: { a: 0 }, merges: [] } },
-    vocabulary: new Map([[0, "a"]]),
-    addedTokens: [],
-    specialTokens: {},
-    chatTemplates: new Map(),
-    addsBos: false,
-    endIds: [0],
-  };
   const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
   const file = join(folder, "q8.gguf");
   await writeGgufModel(file, source, none, { dtype: "q8_0", name: "n", vocabulary });

@@ -5,10 +5,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type DeviceModel, type NamedTensors, openRuntime } from "../../src/runtime/runtime.js";
+import { type DeviceModel, openRuntime } from "../../src/runtime/runtime.js";
 import { loadTokenizer } from "../../src/text/tokenizer.js";
 import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
-import { caseFolder, expected, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+import { caseFolder, expected, loadWeights, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-gguf-recurrent-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -18,14 +18,6 @@ interface Facts {
   rank: number;
   alpha: number;
   texts: { text: string; ids: number[] }[];
-}
-
-async function load(
-  { config, tensors }: Pick<Awaited<ReturnType<typeof openWeightFiles>>, "config" | "tensors">,
-  kernelSet?: string,
-): Promise<DeviceModel> {
-  const options = { dtype: "float32", kvPages: 64, recurrentStates: 4, ...(kernelSet && { kernelSet }) } as const;
-  return openRuntime().load({ config, tensors, ...options });
 }
 
 describe.each([
@@ -43,7 +35,7 @@ describe.each([
   });
 
   it("has its log-probabilities", async () => {
-    const model = await load(await openWeightFiles(path("bfloat16.gguf")));
+    const model = await loadWeights(await openWeightFiles(path("bfloat16.gguf")));
     const { rows, floats } = expected(source);
     for (const [r, row] of rows.entries()) {
       expect(relativeError(await promptLogprobs(model, row), floats(`row${r}.logprobs`))).toBeLessThan(1e-4);
@@ -57,20 +49,15 @@ describe.each([
   ["quantized_recurrent", { near: 1e-2, steep: 0.4 }],
   ["quantized_shared_experts", { near: 2e-3, steep: 2e-2 }],
 ] as const)("%s in formats of blocks", (name, rounded) => {
-  const { facts, path, tensor: wanted } = recorded<Facts>(name);
+  const { facts, path, tensor: wanted, adapter } = recorded<Facts>(name);
   const tokens = Int32Array.from(facts.tokens);
-  const adapter: NamedTensors = new Map(
-    Object.keys(facts.tensors)
-      .filter((name) => name.startsWith("base_model."))
-      .map((name) => [name, wanted(name)]),
-  );
   const targets = [...new Set([...adapter.keys()].map((name) => /\.(\w+)\.lora_/.exec(name)![1]!))];
   const spec = { rank: facts.rank, alpha: facts.alpha, rslora: false, targets };
   let weights: Awaited<ReturnType<typeof openWeightFiles>>;
   let model: DeviceModel;
   beforeAll(async () => {
     weights = await openWeightFiles(path("model.gguf"));
-    model = await load(weights);
+    model = await loadWeights(weights);
   });
   afterAll(() => model.close());
 
@@ -87,7 +74,7 @@ describe.each([
     const logprobs = await promptLogprobs(model, tokens);
     expect(relativeError(logprobs, wanted("rounded.logprobs").data)).toBeLessThan(rounded.near);
     for (const kernelSet of openRuntime().kernelSets.filter((set) => set !== "portable")) {
-      const other = await load(weights, kernelSet);
+      const other = await loadWeights(weights, kernelSet);
       expect([kernelSet, await promptLogprobs(other, tokens)]).toEqual([kernelSet, logprobs]);
       other.close();
     }
@@ -100,7 +87,7 @@ describe.each([
     "as %s trains an adapter on the bits it samples with, by PyTorch's gradients",
     async (how, kind, limit) => {
       const { quantized, ...floats } = weights.config;
-      const device = how === "codes" ? model : await load({ ...weights, config: floats });
+      const device = how === "codes" ? model : await loadWeights({ ...weights, config: floats });
       const plain = await promptLogprobs(device, tokens);
       expect(relativeError(plain, wanted(`${kind}logprobs`).data)).toBeLessThan(limit.near);
       const sampled = await promptLogprobs(device, tokens, await device.loadAdapter(spec, adapter));

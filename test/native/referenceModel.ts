@@ -3,9 +3,15 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type DeviceModel, type ElementType, type ModelSpec, openRuntime } from "../../src/runtime/runtime.js";
+import {
+  type DeviceModel,
+  type ElementType,
+  type ModelSpec,
+  type NamedTensors,
+  openRuntime,
+} from "../../src/runtime/runtime.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
-import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { openWeightFolder, type Weights } from "../../src/weights/weightFolder.js";
 import { DEVICE } from "./device.js";
 
 export { plainSlot } from "./plainSlot.js";
@@ -95,6 +101,15 @@ export async function loadCase(
   });
 }
 
+/** Weights of a folder or file that is no case, computed in float32. */
+export function loadWeights(
+  { config, tensors }: Pick<Weights, "config" | "tensors">,
+  kernelSet?: string,
+): Promise<DeviceModel> {
+  const options = { dtype: "float32", kvPages: 64, recurrentStates: 4, ...(kernelSet && { kernelSet }) } as const;
+  return openRuntime().load({ config, tensors, ...options });
+}
+
 export function caseAdapter(name: Case) {
   return readAdapterFolder(join(caseFolder(name), "adapter"));
 }
@@ -108,7 +123,7 @@ export async function promptLogprobs(device: DeviceModel, tokens: Int32Array, ad
   return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
 }
 
-/** What a folder of test/reference has recorded: expected.f32, and expected.json, which says where its tensors lie. */
+/** What a folder of test/reference has recorded: expected.f32, and expected.json, which says where its tensors lie; an adapter's among them. */
 export function recorded<Facts extends object>(folder: string) {
   const path = (file: string) => fileURLToPath(new URL(`../reference/${folder}/${file}`, import.meta.url));
   const facts = JSON.parse(readFileSync(path("expected.json"), "utf8")) as Facts & {
@@ -121,7 +136,12 @@ export function recorded<Facts extends object>(folder: string) {
     const data = Float32Array.from({ length }, (_, i) => numbers.readFloatLE(4 * (offset + i)));
     return { shape, data };
   };
-  return { facts, path, tensor };
+  const adapter: NamedTensors = new Map(
+    Object.keys(facts.tensors)
+      .filter((name) => name.startsWith("base_model."))
+      .map((name) => [name, tensor(name)]),
+  );
+  return { facts, path, tensor, adapter };
 }
 
 /** expected.safetensors and expected.json of a case. */
