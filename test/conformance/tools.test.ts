@@ -327,10 +327,8 @@ describe("tool_choice auto with a form", () => {
   test("is the form alone without tools to call, and calls alone where they are asked for", async () => {
     const asked = { model: "hermes", tools, response_format: forms[1], ...start("[add]") };
     expect((await reply({ ...asked, tool_choice: "none" })).message.content).toMatch(/^\{/);
-    expect(
-      (await served.chat({ ...asked, ...start("[words]"), tool_choice: "required", max_tokens: 3 })).choices[0]!.message
-        .content,
-    ).toMatch(/^<(tool|t$|to$)/);
+    const forced = { ...asked, ...start("[words]"), tool_choice: "required", max_tokens: 3 };
+    expect((await reply(forced)).message.content).toMatch(/^<to/);
     expect((await reply({ ...asked, model: "hermes" }, off)).message.content).toMatch(/^\{/);
   });
 
