@@ -5,7 +5,7 @@ import { ggufTensorName } from "../../src/gguf/ggufConfig.js";
 import type { GgufType } from "../../src/gguf/ggufFile.js";
 import { type TypedValue, writeGguf } from "../../src/gguf/writeGguf.js";
 import { quantizeNumbers } from "../../src/runtime/runtime.js";
-import { expertMatrix, isRouter } from "../../src/weights/expertTensors.js";
+import { expertTensor, isRouter } from "../../src/weights/expertTensors.js";
 import { widen } from "../../src/weights/floats.js";
 import { fourBits } from "../../src/weights/quantizeFormats.js";
 import { expertsOf, headDimOf, type Shape } from "../modelShapes.js";
@@ -37,7 +37,7 @@ export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): 
   // The matrices of all experts of a layer are one tensor.
   const parts = new Map<string, typeof list>();
   for (const entry of list) {
-    const name = expertMatrix(entry[0])?.stacked ?? entry[0];
+    const name = expertTensor(entry[0])?.stacked ?? entry[0];
     const stacked = parts.get(name) ?? [];
     stacked.push(entry);
     parts.set(name, stacked);

@@ -243,6 +243,9 @@ napi_value Model::train_weights(const Arguments&) {
     throw Failure{"invalid_argument", "quantised weights cannot be trained: train an adapter", "config"};
   if (handle_->spec.has_experts())
     throw Failure{"invalid_argument", "weights of experts cannot be trained: train an adapter", "config"};
+  for (const model::LayerSpec& layer : handle_->spec.layers)
+    if (layer.attention.sinks)
+      throw Failure{"invalid_argument", "sinks of attention cannot be trained: train an adapter", "config"};
   return make_trainer(handle_->trainers.open_weights(handle_->adapters.size()),
                       [](backends::Backend& backend) { return backend.train_weights(); });
 }
@@ -289,6 +292,11 @@ weights::TiledHeads tiled_heads(const Argument& tiled) {
           tiled.at("width").integer(1, 1 << 20), tiled.at("first").integer(0, 1 << 24), tiled.at("columns").boolean()};
 }
 
+weights::Strides strides_of(const Argument& strides) {
+  strides.object();
+  return {place(strides.at("first")), place(strides.at("row")), place(strides.at("column"))};
+}
+
 weights::StoredTensor stored_tensor(const Argument& entry) {
   entry.object();
   weights::StoredTensor tensor;
@@ -300,6 +308,7 @@ weights::StoredTensor stored_tensor(const Argument& entry) {
   if (const auto heads = entry.given("interleavedHeads")) tensor.interleaved_heads = heads->integer(1, 1 << 20);
   if (const auto tiled = entry.given("tiledHeads")) tensor.tiled_heads = tiled_heads(*tiled);
   if (const auto negated = entry.given("negatedExp")) tensor.negated_exp = negated->boolean();
+  if (const auto strides = entry.given("strides")) tensor.strides = strides_of(*strides);
   if (const auto packed = entry.given("packed")) tensor.packed = packed_parts(*packed);
   entry.at("shape").each(8, [&](const Argument& a) { tensor.shape.push_back(place(a)); });
   return tensor;

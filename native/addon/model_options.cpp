@@ -61,6 +61,7 @@ AttentionSpec attention_spec(const Argument& attention) {
   a.o_bias = attention.at("oBias").boolean();
   a.fused_qkv = attention.at("fusedQkv").boolean();
   a.output_gate = attention.at("outputGate").boolean();
+  if (const auto sinks = attention.given("sinks")) a.sinks = sinks->boolean();
   return a;
 }
 
@@ -76,7 +77,9 @@ model::DeltaRuleSpec delta_rule_spec(const Argument& delta_rule) {
 }
 
 Activation activation(const Argument& argument) {
-  return one_of<Activation>(argument, {{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}});
+  return one_of<Activation>(argument, {{"silu", Activation::silu},
+                                       {"gelu_tanh", Activation::gelu_tanh},
+                                       {"clamped_swiglu", Activation::clamped_swiglu}});
 }
 
 FeedForwardSpec feed_forward_spec(const Argument& feed_forward) {
@@ -97,6 +100,7 @@ model::ExpertsSpec experts_spec(const Argument& experts) {
   e.intermediate = experts.at("intermediate").whole(1, 1 << 17);
   e.activation = activation(experts.at("activation"));
   e.normalized = experts.at("normalized").boolean();
+  if (const auto bias = experts.given("bias")) e.bias = bias->boolean();
   if (const auto shared = experts.given("sharedIntermediate")) e.shared_intermediate = shared->whole(1, 1 << 17);
   return e;
 }

@@ -21,6 +21,7 @@ void check(const ModelSpec& m) {
       require(e->intermediate > 0, at + "experts.intermediate", "must be positive");
       require(e->per_token > 0 && e->per_token <= e->count, at + "experts.perToken", "must be 1 to count");
       require(m.layers[i].norms == NormPlacement::before, at + "norms", "must stand before experts");
+      require(!e->bias || !e->shared(), at + "experts.bias", "must be false where every token has an expert");
     } else {
       require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
     }

@@ -48,6 +48,8 @@ struct AttentionSpec {
   bool fused_qkv = false;  // stored, and adapted, as one projection
   // Every head of q_proj is followed by a gate, of which the logistic multiplies what the head puts out.
   bool output_gate = false;
+  // Every head has a score of its own, which takes part in the softmax of every row and has no value.
+  bool sinks = false;
 
   float score_scale() const;
   // Elements of a head that turn with its position.
@@ -68,9 +70,10 @@ struct DeltaRuleSpec {
   int conv_width() const { return 2 * key_heads * key_dim + value_width(); }
 };
 
-enum class Activation : uint8_t { silu, gelu_tanh };
+// clamped_swiglu: of gate up to 7 and up from -7 to 7, gate * logistic(1.702 gate) * (up + 1).
+enum class Activation : uint8_t { silu, gelu_tanh, clamped_swiglu };
 
-// down(activation(gate(x)) * up(x))
+// down(activation(gate(x)) * up(x)), or down(activation(gate(x), up(x)))
 struct FeedForwardSpec {
   int intermediate = 0;
   Activation activation = Activation::silu;
@@ -88,6 +91,7 @@ struct ExpertsSpec {
   // Of a further expert, which every row has, by the logistic of a logit of its own; 0: there is none. It counts as
   // the last.
   int shared_intermediate = 0;
+  bool bias = false;  // of the router and of each expert's products
   int shared() const { return shared_intermediate > 0; }
   int total() const { return count + shared(); }
   int per_row() const { return per_token + shared(); }

@@ -152,8 +152,18 @@ TensorShape expert_tensor(const ModelSpec& m, int layer, int expert, int project
   return {name, intermediate, m.hidden};
 }
 
+std::string bias_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')) + ".bias"; }
+
+TensorShape sink_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "self_attn.sinks"), m.layers[layer].attention.heads, 0};
+}
+
 std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
   std::vector<TensorShape> list;
+  const auto of_experts = [&](const ExpertsSpec& experts, const TensorShape& matrix) {
+    list.push_back(matrix);
+    if (experts.bias) list.push_back({bias_of(matrix.name), matrix.rows, 0});
+  };
   list.push_back({"model.embed_tokens.weight", m.vocab, m.hidden});
   for (int l = 0; l < int(m.layers.size()); l++) {
     const LayerSpec& layer = m.layers[l];
@@ -162,10 +172,11 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
       list.push_back({module_name(l, module) + ".weight", shape.outputs, shape.inputs});
       if (shape.bias) list.push_back({module_name(l, module) + ".bias", shape.outputs, 0});
     }
-    if (layer.experts) list.push_back(router_tensor(m, l));
+    if (layer.attention.sinks) list.push_back(sink_tensor(m, l));
+    if (layer.experts) of_experts(*layer.experts, router_tensor(m, l));
     if (layer.experts && layer.experts->shared()) list.push_back(shared_gate_tensor(m, l));
     for (int e = 0; layer.experts && e < layer.experts->total(); e++)
-      for (int p : {kGate, kUp, kDown}) list.push_back(expert_tensor(m, l, e, p));
+      for (int p : {kGate, kUp, kDown}) of_experts(*layer.experts, expert_tensor(m, l, e, p));
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(layer, n))
         list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});

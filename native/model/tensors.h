@@ -86,6 +86,10 @@ TensorShape delta_tensor(const ModelSpec&, int layer, int tensor);
 TensorShape router_tensor(const ModelSpec&, int layer);
 TensorShape shared_gate_tensor(const ModelSpec&, int layer);
 TensorShape expert_tensor(const ModelSpec&, int layer, int expert, int projection);
+// The vector of a matrix that has one.
+std::string bias_of(const std::string& weight);
+// Of attention with sinks.
+TensorShape sink_tensor(const ModelSpec&, int layer);
 
 // All weights, in the order in which they are read.
 std::vector<TensorShape> weight_tensors(const ModelSpec&);

@@ -10,6 +10,9 @@ namespace anneal::weights {
 
 namespace {
 
+// Of which a tensor with strides takes some.
+constexpr int64_t kMostRegionBytes = int64_t(1) << 31;
+
 // Read at a time and widened from there.
 constexpr int64_t kStagingElements = 1 << 16;
 
@@ -89,7 +92,8 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     const int64_t rows = shape->second.rows, cols = shape->second.cols;
     Tensor tensor{stored.file,        nullptr,      stored.offset,      cols ? rows : 1,
                   cols ? cols : rows, Type::f32,    spec.format,        stored.interleaved_heads,
-                  std::nullopt,       std::nullopt, stored.negated_exp, std::nullopt};
+                  std::nullopt,       std::nullopt, stored.negated_exp, std::nullopt,
+                  stored.strides,     stored.bytes};
     if (stored.type == "BF16")
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
@@ -127,6 +131,17 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       if (const auto problem = tensor.packed->problem(); !problem.empty()) unusable("(" + name + ") " + problem);
       if (stored.interleaved_heads || stored.tiled_heads)
         unusable("(" + name + ") is packed, and has no interleaved or tiled heads");
+    } else if (const auto& strides = stored.strides) {
+      if (tensor.type == Type::quantized || stored.interleaved_heads || stored.tiled_heads)
+        unusable("(" + name + ") has strides, which only floats in the model's order have");
+      const int64_t width = tensor.type == Type::f32 ? 4 : 2, most = int64_t(1) << 40;
+      if (std::min({strides->first, strides->row, strides->column}) < 0 ||
+          std::max({strides->first, strides->row, strides->column}) > most || stored.bytes % width != 0 ||
+          stored.bytes > kMostRegionBytes ||
+          double(strides->first) + double(tensor.rows - 1) * double(strides->row) +
+                  double(tensor.cols - 1) * double(strides->column) >=
+              double(stored.bytes / width))
+        unusable("(" + name + ") has strides that leave its bytes, or more of these than are read together");
     } else if (stored.bytes != tensor.rows * tensor.row_bytes())
       unusable("(" + name + ") has a number of bytes that does not fit its shape");
     if (!tensors_.emplace(name, std::move(tensor)).second) unusable("names \"" + name + "\" a second time");
@@ -179,9 +194,44 @@ template <class F> void WeightFiles::each_run(const Tensor& tensor, int64_t row0
   }
 }
 
+std::shared_ptr<const std::vector<uint8_t>> WeightFiles::region_of(const Tensor& tensor) const {
+  Region& last = *region_;
+  const std::lock_guard lock(last.lock);
+  if (!last.bytes || last.path != tensor.path || last.offset != tensor.offset ||
+      int64_t(last.bytes->size()) != tensor.bytes) {
+    last.bytes.reset();
+    auto bytes = std::make_shared<std::vector<uint8_t>>(size_t(tensor.bytes));
+    tensor.file->read(tensor.offset, bytes->data(), bytes->size());
+    last.path = tensor.path, last.offset = tensor.offset, last.bytes = std::move(bytes);
+  }
+  return last.bytes;
+}
+
+template <class T> void WeightFiles::gather(const Tensor& from, int64_t row0, int64_t rows, T* dst) const {
+  const auto region = region_of(from);
+  const auto [first, row_step, column_step] = *from.strides;
+  // Neighbours in memory are read together.
+  for (int64_t column = 0; column < from.cols; ++column)
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(dst + row * from.cols + column,
+                  region->data() + size_t(first + (row0 + row) * row_step + column * column_step) * sizeof(T),
+                  sizeof(T));
+}
+
 void WeightFiles::read(const std::string& name, int64_t row0, int64_t rows, float* dst) const {
   const Tensor& from = tensor(name, row0, rows);
-  if (from.type == Type::quantized) {
+  if (from.strides) {
+    const int64_t n = rows * from.cols;
+    if (from.type == Type::f32)
+      gather(from, row0, rows, dst);
+    else {
+      std::vector<uint16_t> words(static_cast<size_t>(n));
+      gather(from, row0, rows, words.data());
+      for (int64_t i = 0; i < n; ++i)
+        dst[i] = from.type == Type::bf16 ? widen_bf16(words[size_t(i)]) : quantization::widen_half(words[size_t(i)]);
+    }
+    if (!all_finite(dst, n)) throw not_finite(from.path, name);
+  } else if (from.type == Type::quantized) {
     const int64_t bytes = from.row_bytes();
     std::vector<uint8_t> stored(size_t(rows * bytes));
     stored_blocks(from, name, row0, rows, stored.data());
@@ -219,10 +269,13 @@ void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, ui
   if (const auto& tiled = from.tiled_columns) order_columns(*tiled, rows, size_t(from.row_bytes() / tiled->heads), dst);
 }
 
-void WeightFiles::stored_blocks(const Tensor& from, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) {
+void WeightFiles::stored_blocks(const Tensor& from, const std::string& name, int64_t row0, int64_t rows,
+                                uint8_t* dst) const {
   const int64_t bytes = from.row_bytes();
   if (from.packed)
     from.packed->blocks(row0, rows, dst);
+  else if (from.strides)
+    gather(from, row0, rows, reinterpret_cast<uint16_t*>(dst));
   else
     each_run(from, row0, rows, [&](int64_t first, int64_t count, int64_t at) {
       from.file->read(from.offset + first * bytes, dst + at * bytes, size_t(count * bytes));

@@ -2,6 +2,7 @@
 // they are stored.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -22,6 +23,11 @@ struct TiledHeads {
   int64_t in_file(int64_t index) const;
 };
 
+// Number (row, column) is the one at first + row * `row` + column * `column` of those that are stored.
+struct Strides {
+  int64_t first, row, column;
+};
+
 // Row-major numbers in a file.
 struct StoredTensor {
   std::string name, file;
@@ -35,6 +41,8 @@ struct StoredTensor {
   std::optional<TiledHeads> tiled_heads = std::nullopt;
   // Of a vector: the file has -exp(x) for every x.
   bool negated_exp = false;
+  // Of floats that do not lie row by row: `bytes` are those of all among which they are.
+  std::optional<Strides> strides = std::nullopt;
   // Of an integer format: file, offset and bytes are those of the codes.
   struct Packed {
     Packing packing;
@@ -73,14 +81,29 @@ class WeightFiles {
     std::optional<TiledHeads> tiled_rows, tiled_columns;  // of a vector, of one row: columns
     bool negated_exp;
     std::optional<PackedMatrix> packed;
+    std::optional<Strides> strides;
+    int64_t bytes;
     int64_t row_bytes() const;
   };
   const Tensor& tensor(const std::string& name, int64_t row0, int64_t rows) const;
   // f(first row in the file, rows, first of them in the answer) for runs of neighbours.
   template <class F> static void each_run(const Tensor&, int64_t row0, int64_t rows, F&& f);
   // With columns as they are in the file.
-  static void stored_blocks(const Tensor&, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst);
+  void stored_blocks(const Tensor&, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const;
   static void read_floats(const Tensor&, const std::string& name, int64_t row0, int64_t rows, float* dst);
+  // Of a tensor with strides, in the type that is stored.
+  template <class T> void gather(const Tensor&, int64_t row0, int64_t rows, T* dst) const;
+  std::shared_ptr<const std::vector<uint8_t>> region_of(const Tensor&) const;
+
+  // The bytes that tensors with strides were last read from: several lie among the same, and their rows are everywhere
+  // in them.
+  struct Region {
+    std::mutex lock;
+    std::string path;
+    int64_t offset = 0;
+    std::shared_ptr<const std::vector<uint8_t>> bytes;
+  };
+  std::unique_ptr<Region> region_ = std::make_unique<Region>();
   std::unordered_map<std::string, Tensor> tensors_;
 };
 

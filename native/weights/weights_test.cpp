@@ -165,6 +165,58 @@ void reads_interleaved_heads(const std::string& folder) {
          "heads that do not divide the rows");
 }
 
+// A matrix that lies column by column, by turns with another, and every second number of a vector.
+void reads_strides(const std::string& folder) {
+  model::ModelSpec spec = small_model();
+  const auto entry = [](std::vector<StoredTensor>& list, const std::string& name) -> StoredTensor& {
+    return *std::find_if(list.begin(), list.end(), [&](const StoredTensor& t) { return t.name == name; });
+  };
+  const std::string matrix = "model.layers.0.self_attn.q_proj.weight", vector = "model.norm.weight";
+  const auto opened = [&](const std::string& type, const auto& numbers, size_t width) {
+    auto list = tensors_of(file_of(folder, numbers), type, spec);
+    StoredTensor& turned = entry(list, matrix);
+    turned.offset = int64_t(width), turned.bytes = int64_t(32 * width), turned.strides = Strides{1, 2, 8};
+    StoredTensor& second = entry(list, vector);
+    second.offset = 0, second.bytes = int64_t(8 * width), second.strides = Strides{1, 0, 2};
+    WeightFiles files(list, spec);
+    files.open();
+    return files;
+  };
+  std::vector<float> numbers(40);
+  for (size_t i = 0; i < 40; i++) numbers[i] = float(i);
+  const WeightFiles files = opened("F32", numbers, 4);
+  std::vector<float> out(16);
+  files.read(matrix, 0, 4, out.data());
+  expect(out == std::vector<float>{2, 10, 18, 26, 4, 12, 20, 28, 6, 14, 22, 30, 8, 16, 24, 32}, "turned rows");
+  out.resize(4);
+  files.read(matrix, 2, 1, out.data());
+  expect(out == std::vector<float>{6, 14, 22, 30}, "one of them");
+  files.read(vector, 0, 1, out.data());
+  expect(out == std::vector<float>{1, 3, 5, 7}, "every second number");
+
+  std::vector<uint16_t> words(40);
+  for (size_t i = 0; i < 40; i++) words[i] = uint16_t(0x3f80 + i);
+  std::vector<uint16_t> read(4);
+  const WeightFiles halves = opened("BF16", words, 2);
+  halves.blocks(matrix, 1, 1, reinterpret_cast<uint8_t*>(read.data()));
+  expect(read == std::vector<uint16_t>{0x3f84, 0x3f8c, 0x3f94, 0x3f9c}, "turned words");
+  words[12] = 0x7f80;
+  const std::string none = fails([&] { opened("BF16", words, 2).read(matrix, 1, 1, out.data()); });
+  expect(none.find("not finite") != std::string::npos, "a turned number that is none");
+
+  const auto problem = [&](const Strides& strides) {
+    return refused([&](std::vector<StoredTensor>& l) { entry(l, matrix).strides = strides; });
+  };
+  for (const Strides& strides :
+       {Strides{1, 4, 1}, Strides{-1, 4, 1}, Strides{0, 1, -4}, Strides{0, 1, int64_t(1) << 50}})
+    expect(problem(strides).find("leave its bytes") != std::string::npos, "strides that leave the bytes");
+  expect(problem({0, 1, 4}).empty(), "strides of the bytes");
+  expect(refused([&](std::vector<StoredTensor>& l) {
+           entry(l, matrix).strides = Strides{0, 1, 4}, entry(l, matrix).interleaved_heads = 1;
+         }).find("model's order") != std::string::npos,
+         "strides of interleaved heads");
+}
+
 // Two groups of two heads, as rows, columns and numbers of a vector.
 void reads_tiled_heads(const std::string& folder) {
   model::ModelSpec spec = small_model();
@@ -300,6 +352,7 @@ int main(int, char** argv) {
   reads_words(argv[1]);
   reads_interleaved_heads(argv[1]);
   reads_tiled_heads(argv[1]);
+  reads_strides(argv[1]);
   reads_negated_exponentials(argv[1]);
   reads_packed(argv[2]);
   return report_failures();

@@ -130,6 +130,13 @@ describe("layers with a delta rule", () => {
       "blk.3.post_attention_norm.weight",
     ]);
     expect(ggufTensorName("model.layers.3.post_attention_layernorm.weight", {})).toBe("blk.3.ffn_norm.weight");
+    const biased = ["self_attn.sinks", "post_attention_layernorm.weight", "mlp.gate.bias", "mlp.experts.up_proj.bias"];
+    expect(biased.map((name) => ggufTensorName(`model.layers.3.${name}`, { experts: "biased" }))).toEqual([
+      "blk.3.attn_sinks.weight",
+      "blk.3.post_attention_norm.weight",
+      "blk.3.ffn_gate_inp.bias",
+      "blk.3.ffn_up_exps.bias",
+    ]);
   });
 
   it("have experts beside one that every token has, and no feed-forward", () => {
@@ -158,6 +165,6 @@ describe("layers with a delta rule", () => {
   });
 
   it("are not written", () => {
-    for (const type of ["qwen3_5_text", "qwen3_5_moe_text"]) expect(ggufArchitecture(type)).toBeNull();
+    for (const type of ["qwen3_5_text", "qwen3_5_moe_text", "gpt_oss"]) expect(ggufArchitecture(type)).toBeNull();
   });
 });

@@ -46,8 +46,11 @@ interface Architecture {
   modelType: string;
   /** Rows of q and k stand in the order of rotary pairs, and not of their halves. */
   interleaved: boolean;
-  /** All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has. */
-  experts?: boolean | "shared";
+  /**
+   * All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has; "biased": as GPT-OSS's,
+   * and every other layer has a window.
+   */
+  experts?: boolean | "shared" | "biased";
   /** Only a part of a head turns. */
   turnsPart?: boolean;
   /** Its layers have a delta rule, but every n-th. */
@@ -79,6 +82,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     deltaRule: true,
     experts: "shared",
   },
+  "gpt-oss": { modelType: "gpt_oss", interleaved: false, experts: "biased" },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -102,9 +106,11 @@ export type NamedArchitecture = Architecture & { name: string };
 /** What a model of config.json's `model_type` is called; null: it is not written. */
 export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   const type = Object.hasOwn(WRITTEN_AS, modelType) ? WRITTEN_AS[modelType] : modelType;
-  const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type && !known.deltaRule);
+  const found = Object.entries(ARCHITECTURES).find(([, known]) => isWritten(known) && known.modelType === type);
   return found ? { ...found[1], name: found[0] } : null;
 }
+
+const isWritten = ({ deltaRule, experts }: Architecture) => !deltaRule && experts !== "biased";
 
 export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";
@@ -164,7 +170,11 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
     original_max_position_embeddings: scaling?.original_max_position_embeddings ?? null,
     ...(architecture.turnsPart ? { partial_rotary_factor: turned / headDim } : {}),
     tie_word_embeddings: !gguf.tensors.has("output.weight"),
-    ...(hasBias && modelType !== "qwen2" ? { attention_bias: true } : {}),
+    ...(architecture.experts === "biased"
+      ? { attention_bias: hasBias }
+      : hasBias && modelType !== "qwen2"
+        ? { attention_bias: true }
+        : {}),
     ...(modelType === "granite"
       ? {
           embedding_multiplier: number("embedding_scale") ?? 1,
@@ -177,14 +187,21 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
       ? {
           num_experts: required("expert_count"),
           num_experts_per_tok: required("expert_used_count"),
-          moe_intermediate_size: required("expert_feed_forward_length"),
-          norm_topk_prob: true,
+          ...(architecture.experts === "biased"
+            ? {
+                num_local_experts: required("expert_count"),
+                intermediate_size: required("expert_feed_forward_length"),
+                sliding_window: required("attention.sliding_window"),
+              }
+            : { moe_intermediate_size: required("expert_feed_forward_length"), norm_topk_prob: true }),
         }
       : {}),
     ...(architecture.deltaRule ? deltaRule(fields, name) : {}),
     ...(architecture.gemma
       ? gemma(fields, name, architecture.gemma, { heads, hidden, headDim })
-      : window(fields, name)),
+      : architecture.experts === "biased"
+        ? {}
+        : window(fields, name)),
   };
 }
 
@@ -294,6 +311,8 @@ function ropeScaling(fields: GgufFields, name: string, width: number, { llama3, 
   }
   return {
     rope_type: "yarn",
+    // No key tells of it: frequencies between two whole ones are not rounded to them.
+    truncate: name === "gpt-oss" ? false : undefined,
     factor,
     original_max_position_embeddings: number("original_context_length") || undefined,
     beta_fast: number("yarn_beta_fast"),
@@ -366,7 +385,10 @@ const DELTA_RULE_NAMES: Readonly<Record<string, string>> = {
 const BARE_NAMES: Readonly<Record<string, string>> = {
   "linear_attn.A_log": "ssm_a",
   "linear_attn.dt_bias": "ssm_dt.bias",
+  "self_attn.sinks": "attn_sinks.weight",
 };
+/** Where experts have biases. */
+const BIASED_NAMES: Readonly<Record<string, string>> = { post_attention_layernorm: "post_attention_norm" };
 /** Where there are norms after attention and feed-forward too. */
 const GEMMA_NAMES: Readonly<Record<string, string>> = {
   post_attention_layernorm: "post_attention_norm",
@@ -377,13 +399,14 @@ const GEMMA_NAMES: Readonly<Record<string, string>> = {
 /** The name in GGUF of a tensor that Hugging Face calls `name`, without the number of an expert. */
 export function ggufTensorName(
   name: string,
-  { gemma, deltaRule }: Pick<NamedArchitecture, "gemma" | "deltaRule">,
+  { gemma, deltaRule, experts }: Pick<NamedArchitecture, "gemma" | "deltaRule" | "experts">,
 ): string {
   const [, layer, rest] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (layer === undefined) return WHOLE_NAMES[name] ?? name;
   const bare = BARE_NAMES[rest!];
   if (bare !== undefined) return `blk.${layer}.${bare}`;
   const [, place, kind] = /^(.+)\.(weight|bias)$/.exec(rest!)!;
-  const names = { ...LAYER_NAMES, ...(gemma && GEMMA_NAMES), ...(deltaRule && DELTA_RULE_NAMES) };
+  const biased = experts === "biased" && BIASED_NAMES;
+  const names = { ...LAYER_NAMES, ...(gemma && GEMMA_NAMES), ...(deltaRule && DELTA_RULE_NAMES), ...biased };
   return `blk.${layer}.${names[place!] ?? place}.${kind}`;
 }

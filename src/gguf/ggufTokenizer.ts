@@ -157,8 +157,9 @@ const gpt4 = (digits: string) =>
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 /** Letters keep the marks that are written on them. */
 const QWEN3_5 = `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
-const TEKKEN =
-  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/** Words end where small letters do, so that "camelCase" is two; `ending` may follow a word. */
+const cased = (ending: string, digits: string) =>
+  `[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+${ending}|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*${ending}|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 
 const byteLevel = (use_regex: boolean): Json => ({
   type: "ByteLevel",
@@ -201,7 +202,8 @@ export const SPLITTINGS: Readonly<Record<string, Splitting>> = {
   smollm: { pre_tokenizer: DIGITS_APART },
   refact: { pre_tokenizer: DIGITS_APART },
   starcoder: { pre_tokenizer: DIGITS_APART },
-  tekken: { pre_tokenizer: split(TEKKEN), ignoreMerges: true },
+  tekken: { pre_tokenizer: split(cased("", "\\p{N}")), ignoreMerges: true },
+  "gpt-4o": { pre_tokenizer: split(cased(`${CONTRACTIONS}?`, "\\p{N}{1,3}")) },
 };
 
 function bytePairs(vocabulary: Vocabulary): JsonObject {

@@ -84,6 +84,8 @@ export interface AttentionSpec {
   fusedQkv: boolean;
   /** Every head of q_proj is followed by a gate, of which the logistic multiplies what the head puts out. */
   outputGate: boolean;
+  /** Every head has a score of its own that takes part in its softmax, and has no value. Absent: none has. */
+  sinks?: boolean;
 }
 
 /** Gated delta rule (linear attention) after a short convolution; key heads are shared by valueHeads / keyHeads value heads. */
@@ -96,17 +98,20 @@ export interface DeltaRuleSpec {
   kernel: number;
 }
 
-/** down(activation(gate(x)) * up(x)) */
+/** "clamped_swiglu": of gate up to 7 and up from -7 to 7, gate * logistic(1.702 gate) * (up + 1). */
+export type Activation = "silu" | "gelu_tanh" | "clamped_swiglu";
+
+/** down(activation(gate(x)) * up(x)), or down(activation(gate(x), up(x))) */
 export interface FeedForwardSpec {
   intermediate: number;
-  activation: "silu" | "gelu_tanh";
+  activation: Activation;
   bias: boolean;
   /** gate and up are stored, and adapted, as one: gate_up_proj. */
   fusedGateUp: boolean;
 }
 
 /**
- * The sum over the `perToken` experts that the router finds likeliest for a token, each a feed-forward as above without biases, times
+ * The sum over the `perToken` experts that the router finds likeliest for a token, each a feed-forward as above, times
  * their shares in the softmax over all; and of one more, that every token has, times the logistic of its own gate.
  */
 export interface ExpertsSpec {
@@ -115,11 +120,13 @@ export interface ExpertsSpec {
   perToken: number;
   /** Of each. */
   intermediate: number;
-  activation: "silu" | "gelu_tanh";
+  activation: Activation;
   /** The shares of those that are chosen are divided by their sum. */
   normalized: boolean;
   /** Of the one that every token has; absent: there is none. */
   sharedIntermediate?: number;
+  /** The router has biases, and so has each expert. Absent: none has. */
+  bias?: boolean;
 }
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */
@@ -178,8 +185,17 @@ export interface TensorLocation {
   tiledHeads?: TiledHeads;
   /** Of a vector: -exp(x) is stored for every x. */
   negatedExp?: boolean;
+  /** Of floats that do not lie row by row. */
+  strides?: Strides;
   /** Of a packed format, whose codes lie at `offset`. */
   packed?: PackedTensor;
+}
+
+/** Number (row, column) is the one at first + row * `row` + column * `column` of those at `offset`; a vector is one row. */
+export interface Strides {
+  first: number;
+  row: number;
+  column: number;
 }
 
 /** Heads in groups of as many, stored so that the first of every group stands before the second of any. */

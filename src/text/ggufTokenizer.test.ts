@@ -98,6 +98,17 @@ it.each([
   await Promise.all([tokenizer.close(), own.close()]);
 });
 
+it("splits as gpt-4o's kind does: within words too, and with what follows an apostrophe", async () => {
+  const tokenizer = await loadTokenizer(written(metadataOf("llama3", "gpt-4o")));
+  const text = "camelCase HTTPServer it's IT'S we'LL 12345 a//b\n\n x";
+  // Of Hugging Face's tokenizer with this splitting.
+  expect(tokenizer.encode(text)).toEqual([
+    66, 389, 75, 34, 577, 700, 51, 51, 47, 50, 260, 318, 354, 464, 560, 51, 6, 50, 744, 6, 43, 43, 220, 635, 18, 19, 20,
+    258, 484, 65, 640, 220, 87,
+  ]);
+  await tokenizer.close();
+});
+
 it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it gives itself", async (name) => {
   const own = await loadTokenizer(join(REFERENCE, name));
   const source = await readTokenizerFolder(join(REFERENCE, name));

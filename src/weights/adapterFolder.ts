@@ -20,8 +20,8 @@ const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
 );
 
-const OF_EXPERTS = /\.(experts|gate|shared_expert|shared_expert_gate)\./;
-const EXPERT_PARAMETER = /^(gate_up_proj|down_proj)$|(^|\.)(experts|gate|shared_expert|shared_expert_gate)\./;
+const OF_EXPERTS = /\.(experts|gate|router|shared_expert|shared_expert_gate)\./;
+const EXPERT_PARAMETER = /^(gate_up_proj|down_proj)$|(^|\.)(experts|gate|router|shared_expert|shared_expert_gate)\./;
 const EXPERTS_STAY = "adapts experts or their router, which is not supported: adapt the attention of such a model";
 
 /** Options of PEFT under which an adapter means something else; each must be absent, false, null or empty. */

@@ -93,7 +93,7 @@ it("are refused where neither layout is there whole, or both are", async () => {
   expect(twice).toMatchObject({ param: expect.stringMatching(/experts\.(gate_up|down)_proj$/) });
 });
 
-it.each(["qwen3_5_moe", "qwen3_5_moe_tower", "qwen3_moe"])(
+it.each(["qwen3_5_moe", "qwen3_5_moe_tower", "qwen3_moe", "gpt_oss", "gpt_oss_odd"])(
   "are written as they were read with the adapter of %s",
   async (name) => {
     const source = reference(name);

@@ -1,43 +1,62 @@
 // Tensors of layers with experts, by Hugging Face's names.
 
-import type { ModelSpec } from "../runtime/runtime.js";
+import type { ModelSpec, Strides } from "../runtime/runtime.js";
 
 /** Which experts a token goes to, and how much of the one that all have, hangs on it, so that it is never quantised. */
 export const isRouter = (name: string): boolean => /\.mlp\.(gate|shared_expert_gate)\.weight$/.test(name);
 
-const MATRIX = /^(model\.layers\.(\d+)\.mlp\.experts)\.(\d+)\.(\w+)\.weight$/;
+const OF_EXPERT = /^(model\.layers\.(\d+)\.mlp\.experts)\.(\d+)\.(\w+)\.(weight|bias)$/;
 
 /**
- * A matrix of one of the experts that a token is sent to; `stacked` is what those of all experts of the layer are called where they are
- * one tensor. null: it is none.
+ * A matrix of one of the experts that a token is sent to, or its bias; `stacked` is what those of all experts of the layer are called
+ * where they are one tensor. null: it is none.
  */
-export function expertMatrix(name: string): { layer: number; expert: number; stacked: string } | null {
-  const [, experts, layer, expert, projection] = MATRIX.exec(name) ?? [];
+export function expertTensor(name: string): { layer: number; expert: number; stacked: string } | null {
+  const [, experts, layer, expert, projection, kind] = OF_EXPERT.exec(name) ?? [];
   if (experts === undefined) return null;
-  return { layer: Number(layer), expert: Number(expert), stacked: `${experts}.${projection}.weight` };
+  return { layer: Number(layer), expert: Number(expert), stacked: `${experts}.${projection}.${kind}` };
 }
 
 /** The tensor of all experts of a layer that a folder may have in the place of one for every matrix. */
 export interface FusedExperts {
   name: string;
-  /** [experts][rows of gate, then of up][hidden], or [experts][hidden][intermediate]. */
   shape: number[];
-  /** The matrix is this one of `parts` of the same size. */
+  /** The tensor is this one of `parts` of the same size, or lies in it as `strides` tell. */
   part: number;
   parts: number;
+  strides?: Strides;
 }
 
-/** As transformers fuses them. null: `name` is no matrix of an expert. */
+/** As transformers fuses them. null: `name` is of no expert, or what folders of its family have. */
 export function fusedExperts(name: string, shape: readonly number[], { layers }: ModelSpec): FusedExperts | null {
-  const [, experts, layer, expert, projection] = MATRIX.exec(name) ?? [];
+  const [, experts, layer, expert, projection, kind] = OF_EXPERT.exec(name) ?? [];
   const [rows, columns] = shape;
-  if (experts === undefined || rows === undefined || columns === undefined) return null;
-  const { count } = layers[Number(layer)]!.experts!;
+  if (experts === undefined || rows === undefined) return null;
+  const { count, bias } = layers[Number(layer)]!.experts!;
+  const fused = `${experts}.${projection === "down_proj" ? "down_proj" : "gate_up_proj"}`;
   const beside = projection === "down_proj" ? 1 : 2;
+  const second = Number(projection === "up_proj");
+  if (!bias) {
+    if (columns === undefined) return null;
+    // [experts][rows of gate, then of up][hidden], or [experts][hidden][intermediate]
+    const part = beside * Number(expert) + second;
+    return { name: fused, shape: [count, beside * rows, columns], part, parts: beside * count };
+  }
+  // GPT-OSS's: [experts][columns][rows], rows of gate and up by turns, and their biases [experts][rows].
+  const all = beside * rows;
+  const strides = {
+    first: second,
+    row: columns === undefined ? 0 : beside,
+    column: columns === undefined ? beside : all,
+  };
   return {
-    name: `${experts}.${beside === 1 ? "down_proj" : "gate_up_proj"}`,
-    shape: [count, beside * rows, columns],
-    part: beside * Number(expert) + Number(projection === "up_proj"),
-    parts: beside * count,
+    name: kind === "bias" ? `${fused}_bias` : fused,
+    shape: columns === undefined ? [count, all] : [count, columns, all],
+    part: Number(expert),
+    parts: count,
+    ...((beside > 1 || columns !== undefined) && { strides }),
   };
 }
+
+/** What folders call the router of a layer whose experts have biases. */
+export const storedRouter = (name: string): string => name.replace(/\.mlp\.gate\.(weight|bias)$/, ".mlp.router.$1");

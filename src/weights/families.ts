@@ -47,9 +47,12 @@ export interface Family {
   deltaRule?: boolean;
   /**
    * Has experts in the place of feed-forwards. "some": all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`,
-   * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has.
+   * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has;
+   * "biased": all layers, of `intermediate_size` each, with biases, shares that sum to one and clamped activations.
    */
-  experts?: "some" | "shared";
+  experts?: "some" | "shared" | "biased";
+  /** Heads have sinks. */
+  sinks?: boolean;
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
 }
@@ -293,6 +296,34 @@ const FAMILIES: Record<string, Family> = {
       shared_expert_intermediate_size: 512,
       num_experts: 256,
       num_experts_per_tok: 8,
+    },
+  },
+  gpt_oss: {
+    architecture: "GptOssForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: false,
+    sinks: true,
+    experts: "biased",
+    windows: { size: 128, layers: 2, layerTypes: true },
+    rope: {
+      theta: 150_000,
+      parameters: { rope_type: "yarn", factor: 32, original_max_position_embeddings: 4096, truncate: false },
+    },
+    defaults: {
+      vocab_size: 201_088,
+      hidden_size: 2880,
+      intermediate_size: 2880,
+      num_hidden_layers: 36,
+      num_attention_heads: 64,
+      num_key_value_heads: 8,
+      head_dim: 64,
+      max_position_embeddings: 131_072,
+      rms_norm_eps: 1e-5,
+      attention_bias: true,
+      num_local_experts: 128,
+      num_experts_per_tok: 4,
     },
   },
 };

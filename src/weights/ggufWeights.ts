@@ -20,7 +20,7 @@ import {
   type TiledHeads,
   weightTensors,
 } from "../runtime/runtime.js";
-import { expertMatrix, isRouter } from "./expertTensors.js";
+import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
@@ -76,7 +76,7 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   const { interleaved, deltaRule } = architecture;
   const used = new Set<string>(Object.values(ROPE_FACTORS));
   const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
-    const matrix = expertMatrix(name);
+    const matrix = expertTensor(name);
     const stored = ggufTensorName(matrix?.stacked ?? name, architecture);
     const tensor = gguf.tensors.get(stored);
     if (!tensor) throw new ModelFileError(gguf.file, `lacks the tensor ${stored}`, { param: stored });

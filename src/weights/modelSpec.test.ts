@@ -351,6 +351,40 @@ describe("modelSpec", () => {
     expect(refused({ ...type, shared_expert_intermediate_size: 0 })).toBe("shared_expert_intermediate_size");
   });
 
+  it("reads layers whose experts have biases, and heads with sinks", () => {
+    const type = { model_type: "gpt_oss", architectures: ["GptOssForCausalLM"] };
+    const whole = parse(type);
+    expect(whole).toMatchObject({ hidden: 2880, vocab: 201_088, maxPositions: 131_072, tiedHead: false, rmsEps: 1e-5 });
+    expect(whole.layers).toHaveLength(36);
+    const rope = { type: "yarn", theta: 150_000, factor: 32, originalMaxPositions: 4096, truncate: false };
+    const biases = { qBias: true, kBias: true, vBias: true, oBias: true };
+    const experts = { count: 128, perToken: 4, intermediate: 2880, activation: "clamped_swiglu", normalized: true };
+    for (const [i, layer] of whole.layers.entries()) {
+      expect(layer).toMatchObject({
+        attention: { heads: 64, kvHeads: 8, headDim: 64, window: i % 2 === 0 ? 128 : 0, sinks: true, rope, ...biases },
+        feedForward: null,
+        experts: { ...experts, bias: true },
+      });
+    }
+    const told = { num_local_experts: 32, num_experts_per_tok: 2, intermediate_size: 64, sliding_window: 50 };
+    const layer_types = ["full_attention", "sliding_attention"];
+    const small = parse({ ...type, ...told, num_hidden_layers: 2, layer_types, attention_bias: false });
+    expect(small.layers.map(({ attention }) => [attention!.window, attention!.qBias, attention!.oBias])).toEqual([
+      [0, false, false],
+      [50, false, false],
+    ]);
+    expect(small.layers[0]!.experts).toMatchObject({ count: 32, perToken: 2, intermediate: 64 });
+    for (const change of [
+      { swiglu_alpha: 1.5 },
+      { swiglu_limit: 5 },
+      { num_local_experts: 3 },
+      { hidden_act: "gelu" },
+    ]) {
+      const [field] = Object.keys(change);
+      expect(refused({ ...type, ...change })).toBe(field === "num_local_experts" ? "num_experts_per_tok" : field);
+    }
+  });
+
   it("reads the text of a folder that is more, with what transformers defaults to", () => {
     const architectures = ["Gemma3ForConditionalGeneration"];
     const text = { model_type: "gemma3_text", hidden_size: 2560, num_hidden_layers: 34 };

@@ -13,6 +13,8 @@ const MAX_CHOSEN = 64;
 const MAX_EXPERTS_TOGETHER = 2 ** 16;
 /** Of an expert. */
 const MAX_WIDTH = 2 ** 17;
+/** Of the activation, as it is computed. */
+const CLAMPED_SWIGLU = { swiglu_alpha: 1.702, swiglu_limit: 7 };
 
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
@@ -92,9 +94,10 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       oBias: family.oBias === "option" && attentionBias,
       fusedQkv: family.fused ?? false,
       outputGate: family.outputGate ?? false,
+      ...(family.sinks && { sinks: true }),
     },
     feedForward:
-      family.experts === "shared"
+      family.experts === "shared" || family.experts === "biased"
         ? null
         : {
             intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
@@ -140,6 +143,14 @@ function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): L
     const experts = { ...told, normalized: true, sharedIntermediate };
     return layers.map((layer) => ({ ...layer, experts }));
   }
+  if (family.experts === "biased") {
+    for (const [name, known] of Object.entries(CLAMPED_SWIGLU)) {
+      if (fields.number(name, 0, 1e6, known) !== known) fields.fail(name, `must be ${known}: no other is computed`);
+    }
+    const told = expertsSpec(fields, family, "num_local_experts", layers.length, "intermediate_size");
+    const experts = { ...told, activation: "clamped_swiglu" as const, normalized: true, bias: true };
+    return layers.map((layer) => ({ ...layer, experts }));
+  }
   // What the newer class calls it counts before the older name.
   const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";
   const told = expertsSpec(fields, family, counted, layers.length);
@@ -160,6 +171,7 @@ function expertsSpec(
   family: Family,
   counted: string,
   layers: number,
+  width = "moe_intermediate_size",
 ): Omit<ExpertsSpec, "normalized"> {
   const count = fields.integer(counted, 1, MAX_EXPERTS);
   if (count * layers > MAX_EXPERTS_TOGETHER) {
@@ -167,7 +179,7 @@ function expertsSpec(
   }
   const perToken = fields.integer("num_experts_per_tok", 1, MAX_CHOSEN);
   if (perToken > count) fields.fail("num_experts_per_tok", `is ${perToken}, more than ${counted} (${count})`);
-  const intermediate = fields.integer("moe_intermediate_size", 1, MAX_WIDTH);
+  const intermediate = fields.integer(width, 1, MAX_WIDTH);
   return { count, perToken, intermediate, activation: family.activation?.is ?? "silu" };
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import type { ContentHash } from "./contentHash.js";
-import { fusedExperts } from "./expertTensors.js";
+import { fusedExperts, storedRouter } from "./expertTensors.js";
 import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
@@ -190,13 +190,14 @@ async function matchTensors(
       continue;
     }
     const fused = found.has(name) ? null : fusedExperts(name, shape, config);
-    const whole = fused ?? { name, shape };
+    const whole = fused ?? { name: found.has(name) ? name : storedRouter(name), shape };
     const tensor = found.get(whole.name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
     const location = stored.get(whole.name) ?? floatTensor(tensor, whole);
     stored.set(whole.name, location);
     const bytes = location.bytes / (fused?.parts ?? 1);
-    tensors.push({ ...location, name, shape, offset: location.offset + bytes * (fused?.part ?? 0), bytes });
+    const offset = location.offset + bytes * (fused?.part ?? 0);
+    tensors.push({ ...location, name, shape, offset, bytes, ...(fused?.strides && { strides: fused.strides }) });
   }
   for (const name of stored.keys()) found.delete(name);
   await dropZeroBiases(

@@ -15,7 +15,7 @@ import { type GgufTensor, type GgufType, ggufBytes } from "../gguf/ggufFile.js";
 import { type VocabularySource, vocabularyMetadata } from "../gguf/vocabularyMetadata.js";
 import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, writeGguf } from "../gguf/writeGguf.js";
 import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
-import { expertMatrix, isRouter } from "./expertTensors.js";
+import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType, narrow } from "./floats.js";
 import { interleavedHeads } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
@@ -274,7 +274,7 @@ interface Stacked {
 function stacked(tensors: readonly FloatTensorLocation[]): Stacked[] {
   const found = new Map<string, FloatTensorLocation[]>();
   for (const tensor of tensors) {
-    const matrix = expertMatrix(tensor.name);
+    const matrix = expertTensor(tensor.name);
     const name = matrix?.stacked ?? tensor.name;
     const parts = found.get(name) ?? [];
     parts[matrix?.expert ?? 0] = tensor;

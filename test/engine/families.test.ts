@@ -15,6 +15,7 @@ const FAMILIES: readonly Case[] = [
   ...(["smollm3", "granite", "mistral_window", "ministral", "ministral3"] as const),
   ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
   ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
+  ...(["gpt_oss", "gpt_oss_odd"] as const),
 ];
 
 let folder: string;

@@ -56,6 +56,8 @@ export const CASES = [
   "qwen3_moe_odd",
   "qwen3_5_moe",
   "qwen3_5_moe_tower",
+  "gpt_oss",
+  "gpt_oss_odd",
 ] as const;
 export type Case = (typeof CASES)[number];
 
@@ -63,7 +65,7 @@ export type Case = (typeof CASES)[number];
 export const isRecurrent = (name: Case) => name.startsWith("qwen3_5");
 
 /** Those with layers that choose among experts, which the processor alone computes, and whose weights are not trained. */
-export const hasExperts = (name: Case) => name.includes("_moe");
+export const hasExperts = (name: Case) => name.includes("_moe") || name.startsWith("gpt_oss");
 
 export function caseFolder(name: Case): string {
   return fileURLToPath(new URL(`../reference/models/${name}`, import.meta.url));

@@ -89,6 +89,7 @@ class Attend {
     t.sight = sight;
     t.head_lse = int64_t(batch_.rows) * group(), t.head_queries = t.head_lse * q_.ld;
     t.head_page = batch_.pages->head_bytes(layer_);
+    if (c_.sinks) t.sinks = m_.weights->layers[layer_].sinks.data() + int64_t(head) * group(), t.group = group();
     return t;
   }
 

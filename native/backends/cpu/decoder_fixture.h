@@ -100,7 +100,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
   a.qk_norm = family.starts_with("qwen3");
   auto flag = [&](const char* name) { return j.number_or(name, 0) != 0; };
-  a.o_bias = flag("attention_bias");
+  const bool gpt_oss = family == "gpt_oss";
+  a.o_bias = gpt_oss ? j.number_or("attention_bias", 1) != 0 : flag("attention_bias");
+  a.sinks = gpt_oss;
   a.q_bias = a.k_bias = a.v_bias = family == "qwen2" || a.o_bias;
   l.feed_forward.bias = flag("mlp_bias");
   Json rope = j.has("rope_parameters") ? j["rope_parameters"] : j.has("rope_scaling") ? j["rope_scaling"] : Json{};
@@ -123,6 +125,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.high_freq_factor = rope.number_or("high_freq_factor", 4);
   a.rope.original_max_positions = rope.number_or("original_max_position_embeddings", 0);
   a.rope.query_scale = rope.number_or("llama_4_scaling_beta", 0);
+  a.rope.truncate = rope.number_or("truncate", 1) != 0;
   a.rope.mscale = rope.number_or("mscale", 0), a.rope.mscale_all_dim = rope.number_or("mscale_all_dim", 0);
   const bool qwen3_5 = family == "qwen3_5_text" || family == "qwen3_5_moe_text";
   a.rope.rotary_share =
@@ -172,6 +175,16 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                                 size("linear_key_head_dim"), size("linear_value_head_dim"),
                                 size("linear_conv_kernel_dim")};
     }
+  for (size_t i = 0; gpt_oss && i < m.layers.size(); i++) {
+    m.layers[i].feed_forward = {};
+    m.layers[i].experts = {int(j["num_local_experts"].value),
+                           int(j["num_experts_per_tok"].value),
+                           l.feed_forward.intermediate,
+                           Activation::clamped_swiglu,
+                           true,
+                           0,
+                           true};
+  }
   if (j.has("moe_intermediate_size"))
     for (size_t i = 0; i < m.layers.size(); i++) {
       const std::vector<Json> dense = j.has("mlp_only_layers") ? j["mlp_only_layers"].items : std::vector<Json>();
@@ -180,8 +193,10 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
         continue;
       m.layers[i].feed_forward = {};
       m.layers[i].experts = {int(j[j.has("num_experts") ? "num_experts" : "num_local_experts"].value),
-                             int(j["num_experts_per_tok"].value), int(j["moe_intermediate_size"].value),
-                             Activation::silu, qwen3_5 || flag("norm_topk_prob"),
+                             int(j["num_experts_per_tok"].value),
+                             int(j["moe_intermediate_size"].value),
+                             Activation::silu,
+                             qwen3_5 || flag("norm_topk_prob"),
                              int(j.number_or("shared_expert_intermediate_size", 0))};
     }
   if (j.has("no_rope_layers"))

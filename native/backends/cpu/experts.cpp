@@ -53,7 +53,9 @@ struct Experts {
     const Split split = split_product(team, k, rows, int(panels_of(linear.n)));
     team.each(split.chunks(), [&](int64_t chunk, int) {
       const Tile t = tile_of(split, chunk);
-      multiply(k, linear, Input{x}, t, s.scores.at(t.row, column + t.panel * kLanes), s.scores.ld, false);
+      float* const scores = s.scores.at(t.row, column + t.panel * kLanes);
+      multiply(k, linear, Input{x}, t, scores, s.scores.ld, false);
+      add_bias(linear, t, scores, s.scores.ld);
     });
   }
 
@@ -131,6 +133,13 @@ struct Experts {
   void product(const Linear& linear, const Input& x, const Tile& t, float* c, int64_t ldc) const {
     if (m.probe) m.probe->compare(k, linear, x, t);
     multiply(k, linear, x, t, c, ldc, false);
+    add_bias(linear, t, c, ldc);
+  }
+
+  void add_bias(const Linear& linear, const Tile& t, float* c, int64_t ldc) const {
+    if (linear.bias.empty()) return;
+    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, linear.n - col);
+    k.bias_add(c, ldc, t.rows, cols, linear.bias.data() + col);
   }
 
   // act [choices][intermediate] of x, choices in order.
@@ -207,7 +216,7 @@ struct Experts {
     }
   }
 
-  // Of gate and up [choices][intermediate] in order, and of weights.
+  // Of gate and up [choices][intermediate] in order, and of weights; s.input is the gradient's, as it was gathered.
   void gate_gradients(const Rows& gate, const Rows& up, const Rows& d_gate, const Rows& d_up) {
     const int stride = spec.stride();
     s.d_weight.resize(size_t(choices));
@@ -221,6 +230,12 @@ struct Experts {
                                          d_gate.at(i), d_up.at(i), d_gate.ld, act, stride);
         k.widen_rows(act, stride, 1, n, wide, stride);
         floats.row_dots(s.d_act.at(i), s.d_act.ld, wide, stride, 1, n, &s.d_weight[c]);
+        if (const std::vector<float>& bias = w.experts[s.expert[c]].down.bias; !bias.empty()) {
+          float *dy = scaled, dot;
+          k.widen_rows(s.input.at(i), s.input.ld, 1, hidden, dy, hidden);
+          floats.row_dots(dy, hidden, bias.data(), hidden, 1, hidden, &dot);
+          s.d_weight[c] += dot;
+        }
       }
     });
   }

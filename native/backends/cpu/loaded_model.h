@@ -66,7 +66,9 @@ struct Model {
   const GatedActivation& activation(int layer) const {
     const LayerSpec& l = spec.layers[layer];
     const Activation kind = l.experts ? l.experts->activation : l.feed_forward.activation;
-    return kind == Activation::silu ? kernels.silu : kernels.gelu_tanh;
+    return kind == Activation::silu        ? kernels.silu
+           : kind == Activation::gelu_tanh ? kernels.gelu_tanh
+                                           : kernels.clamped_swiglu;
   }
   // Of the projections and experts of the largest layer, in the compute type.
   int64_t layer_bytes() const { return layer_bytes_; }

@@ -155,15 +155,38 @@ inline void split_experts(const std::string& name, const Array& a, Arrays& out) 
   }
 }
 
+// The same of GPT-OSS, whose tensors are [experts][columns][rows], rows of gate and up by turns, and have vectors
+// beside them [experts][rows].
+inline void split_turned_experts(const std::string& name, const Array& a, Arrays& out) {
+  const bool bias = name.ends_with("_bias"), fused = name.find(".gate_up_proj") != std::string::npos;
+  const int64_t cols = bias ? 1 : a.shape[1], all = a.shape.back(), parts = fused ? 2 : 1, rows = all / parts;
+  for (int64_t e = 0; e < a.shape[0]; e++)
+    for (int64_t part = 0; part < parts; part++) {
+      Array of{{rows}, std::vector<float>(size_t(rows * cols))};
+      if (!bias) of.shape.push_back(cols);
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++)
+          of.values[size_t(r * cols + c)] = a.values[size_t((e * cols + c) * all + r * parts + part)];
+      const char* const projection = !fused ? "down_proj" : part ? "up_proj" : "gate_proj";
+      out[name.substr(0, name.find(".experts.") + 9) + std::to_string(e) + "." + projection +
+          (bias ? ".bias" : ".weight")] = std::move(of);
+    }
+}
+
 // Of a folder of a model that also sees, the text's; each expert's by itself.
-inline void read_text_weights(const std::string& path, Arrays& out) {
+inline void read_text_weights(const std::string& path, bool turned, Arrays& out) {
   Arrays found;
   read_safetensors(path, found);
   const std::string tower = "model.language_model.";
   for (auto& [name, a] : found) {
     const std::string text = name.starts_with(tower) ? "model." + name.substr(tower.size()) : name;
+    const size_t router = text.find(".mlp.router.");
     if (text.ends_with(".mlp.experts.gate_up_proj") || text.ends_with(".mlp.experts.down_proj"))
-      split_experts(text, a, out);
+      turned ? split_turned_experts(text, a, out) : split_experts(text, a, out);
+    else if (text.ends_with("_proj_bias"))
+      split_turned_experts(text, a, out);
+    else if (router != std::string::npos)
+      out[text.substr(0, router) + ".mlp.gate." + text.substr(router + 12)] = std::move(a);
     else
       out[text] = std::move(a);
   }
@@ -171,14 +194,15 @@ inline void read_text_weights(const std::string& path, Arrays& out) {
 
 inline Arrays read_weights(const std::string& folder) {
   Arrays out;
+  const bool turned = read_json(folder + "/config.json")["model_type"].string == "gpt_oss";
   if (!exists(folder + "/model.safetensors.index.json")) {
-    read_text_weights(folder + "/model.safetensors", out);
+    read_text_weights(folder + "/model.safetensors", turned, out);
     return out;
   }
   std::map<std::string, bool> files;
   const Json index = read_json(folder + "/model.safetensors.index.json");
   for (const auto& [name, file] : index["weight_map"].fields) files[file.string] = true;
-  for (const auto& [file, seen] : files) read_text_weights(folder + "/" + file, out);
+  for (const auto& [file, seen] : files) read_text_weights(folder + "/" + file, turned, out);
   return out;
 }
 

@@ -210,10 +210,16 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
       load.matrix(name + ".weight", first_output(m, l, p), projection);
       if (projection_shape(m, l, p).bias) load.vector(name + ".bias", projection.n, projection.bias);
     }
-    if (layer.router.n) load.matrix(router_tensor(m, l).name, 0, layer.router);
+    if (m.layers[l].attention.sinks) load.vector(sink_tensor(m, l).name, m.layers[l].attention.heads, layer.sinks);
+    const auto& experts = m.layers[l].experts;
+    const auto of_experts = [&](const std::string& name, Linear& w) {
+      load.matrix(name, 0, w);
+      if (experts->bias && !load.stopped) load.vector(model::bias_of(name), w.n, w.bias);
+    };
+    if (layer.router.n) of_experts(router_tensor(m, l).name, layer.router);
     if (layer.shared_gate.n) load.matrix(shared_gate_tensor(m, l).name, 0, layer.shared_gate);
     for (int e = 0; e < int(layer.experts.size()) && !load.stopped; e++)
-      for (int p : {kGate, kUp, kDown}) load.matrix(expert_tensor(m, l, e, p).name, 0, layer.experts[e].of(p));
+      for (int p : {kGate, kUp, kDown}) of_experts(expert_tensor(m, l, e, p).name, layer.experts[e].of(p));
     for (int n = 0; n < kNorms; n++)
       if (const char* place = norm_place(m.layers[l], n))
         load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n), layer.norms[n]);

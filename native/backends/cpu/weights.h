@@ -75,6 +75,7 @@ struct Layer {
   std::vector<Expert> experts;
   NormWeight norms[kNorms];
   DeltaWeights delta;
+  std::vector<float> sinks;  // [heads], or empty
   template <class Use> void each_matrix(Use&& use) { each_of(*this, use); }
   template <class Use> void each_matrix(Use&& use) const { each_of(*this, use); }
 

@@ -27,6 +27,8 @@ void require_here(const ModelSpec& m) {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
     if (m.layers[i].experts) refuse(at + "experts", "are not computed by this device");
+    if (m.layers[i].feed_forward.activation == Activation::clamped_swiglu)
+      refuse(at + "feedForward.activation", "is not computed by this device");
     if (const auto& d = m.layers[i].delta_rule) {
       if (d->key_dim > kMaxDeltaDim)
         refuse(at + "deltaRule.keyDim", "is above 512, which this device does not compute");
@@ -34,6 +36,7 @@ void require_here(const ModelSpec& m) {
         refuse(at + "deltaRule.valueDim", "is above 512, which this device does not compute");
       continue;
     }
+    if (m.layers[i].attention.sinks) refuse(at + "attention.sinks", "are not computed by this device");
     if (m.layers[i].attention.head_dim > kMaxHeadDim)
       refuse(at + "attention.headDim", "is above 256, which this device does not compute");
   }

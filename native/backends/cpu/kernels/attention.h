@@ -1,6 +1,8 @@
 // Causal attention of up to 64 query rows, of one key-value head or several, over pages of 64 keys: online softmax over
 // the pages in ascending order, segments of 1,024 positions merged in ascending order.
 //
+// A sink is one more score of each row, taken up at the end.
+//
 // A row's result depends on its own query, position and pages only: keys it does not see, later ones and those before
 // its window, have p = 0 in the same lanes, and rows are never reduced with each other. Scores, maxima, sums and
 // outputs are float32; probabilities are rounded to T for the product with V, their sum takes them unrounded. The full
@@ -317,13 +319,19 @@ template <class T, class Pages> void attention(const AttentionTask& t) {
     return;
   }
   for (int r = 0; r < rows; r++) {
-    const float sum = sum_lanes(load(scratch.total.sums + r * kLanes));
-    const F32x16 inverse = all(1.0f / sum);
+    float sum = sum_lanes(load(scratch.total.sums + r * kLanes)), maximum = scratch.total.maximum[r], share = 1;
+    if (t.sinks) {
+      const float before = maximum, sink = t.sinks[r / t.rows * t.group + r % t.rows % t.group];
+      maximum = sink > before ? sink : before;
+      share = exp(before - maximum);
+      sum = sum * share + exp(sink - maximum);
+    }
+    const F32x16 inverse = all(share / sum);
     const float* from = scratch.total.out + r * width;
     float* to = t.out + r * t.ldo;
     // Adding 0 turns -0 into 0: blocks that a row does not see may change the sign of a zero.
     each16(t.head_dim, [&](int64_t i, auto lanes) { store(to + i, fma(load(from + i), inverse, zero()), lanes); });
-    if (t.lse) t.lse[r / t.rows * t.head_lse + r % t.rows] = scratch.total.maximum[r] + log(sum);
+    if (t.lse) t.lse[r / t.rows * t.head_lse + r % t.rows] = maximum + log(sum);
   }
 }
 

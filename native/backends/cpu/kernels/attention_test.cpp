@@ -8,6 +8,7 @@ void test_attention_cases(KvCache format) {
   struct Case {
     int head_dim, keys, rows, window = 0;
     float soft_cap = 0;
+    float sink = -INFINITY;
   };
   for (Case c : {Case{8, 70, 9},
                  {16, 64, 5},
@@ -25,7 +26,9 @@ void test_attention_cases(KvCache format) {
                  {32, 2200, 12, 1500},
                  {48, 130, 30, 1},
                  {64, 150, 9, 0, 3},
-                 {32, 300, 33, 100, 1.5f}})
+                 {32, 300, 33, 100, 1.5f},
+                 {64, 2200, 17, 0, 0, 0.5f},
+                 {32, 300, 33, 100, 1.5f, 30}})
     for (DType type : {DType::f32, DType::bf16}) {
       // The same numbers on every machine, however many kernel sets drew some in the case before: tolerances are
       // measured.
@@ -43,7 +46,7 @@ void test_attention_cases(KvCache format) {
       const AttentionSight sight{c.window, 0, c.soft_cap};
       Floats all = same_everywhere(type, what, [&](const Kernels& k) {
         Cache cache(k, hd, c.keys, given_key, given_value, format);
-        cache.sight = sight;
+        cache.sight = sight, cache.sink = c.sink;
         Floats forward = cache.attend(q, positions, scale), back = cache.backward(q, positions, scale, forward, dout);
         for (int rows : {64, 128})
           for (int blocks : {1, 3}) {
@@ -59,7 +62,7 @@ void test_attention_cases(KvCache format) {
       for (int r = 0; r < c.rows; r++) {
         const int visible = positions[r] + 1, from = c.window ? std::max(0, visible - c.window) : 0;
         std::vector<double> p(visible), slope(visible, scale);
-        double top = -1e300, sum = 0, delta = 0;
+        double top = c.sink, sum = 0, delta = 0;
         for (int i = from; i < visible; i++) {
           for (int d = 0; d < hd; d++) p[i] += double(q[r * hd + d]) * key[i * hd + d] * scale;
           if (c.soft_cap > 0) {
@@ -69,6 +72,7 @@ void test_attention_cases(KvCache format) {
           top = std::fmax(top, p[i]);
         }
         for (int i = from; i < visible; i++) sum += p[i] = std::exp(p[i] - top);
+        sum += std::exp(c.sink - top);
         lse[r] = top + std::log(sum);
         for (int i = from; i < visible; i++) {
           p[i] /= sum;
@@ -94,7 +98,7 @@ void test_attention_cases(KvCache format) {
       // One row alone, in any company, in any order: the same bits.
       for (const Kernels* k : sets(type)) {
         Cache cache(*k, hd, c.keys, given_key, given_value, format);
-        cache.sight = sight;
+        cache.sight = sight, cache.sink = c.sink;
         bool same = true;
         for (int rows : {1, 2, 3, 5, 8, 13}) {
           Floats some;
@@ -128,7 +132,7 @@ void test_attention_cases(KvCache format) {
       const Kernels& k = *sets(type).back();
       const int row = c.rows - 1, seen = positions[row] + 1;
       Cache shorter(k, hd, seen, given_key, given_value, format);
-      shorter.sight = sight;
+      shorter.sight = sight, shorter.sink = c.sink;
       Floats one = shorter.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
       expect(!std::memcmp(one.data(), &all[row * hd], hd * 4), what + ": later keys change the bits");
       // Nor do those before its window, whatever was there.
@@ -136,7 +140,7 @@ void test_attention_cases(KvCache format) {
       Floats gone = given_key;
       for (int i = 0; i < (seen - c.window) * hd; i++) gone[i] = normal() * 100;
       Cache passed(k, hd, seen, gone, given_value, format);
-      passed.sight = sight;
+      passed.sight = sight, passed.sink = c.sink;
       Floats late = passed.attend(Floats(&q[row * hd], &q[row * hd] + hd), {positions[row]}, scale);
       expect(!std::memcmp(late.data(), &all[row * hd], hd * 4), what + ": keys before the window change the bits");
     }
@@ -169,11 +173,13 @@ void test_heads_together(KvCache format) {
           AttentionTask t{
               rows,           hd,         0.2f, q.at,       hd,        positions.data(), blocks, k_pages.data(),
               v_pages.data(), out.data(), hd,   lse.data(), scratch.at};
+          const Floats sinks = normals(size_t(heads) * 3);
+          t.sinks = sinks.data(), t.group = 3;
           t.heads = heads, t.head_queries = int64_t(apart) * hd, t.head_page = int64_t(head_page), t.head_lse = apart;
           over.attention(t);
           for (int h = 0; h < heads; h++) {
             AttentionTask one = t;
-            one.heads = 1;
+            one.heads = 1, one.sinks = &sinks[size_t(h) * 3];
             one.q = (char*)q.at + size_t(h) * apart * hd * k->elem;
             one.out = &want[size_t(h) * rows * hd], one.lse = &want_lse[size_t(h) * apart];
             for (auto* pages : {&k_pages, &v_pages})

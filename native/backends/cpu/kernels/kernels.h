@@ -95,6 +95,10 @@ struct AttentionTask {
   // resumed and saved states are [heads][rows].
   int heads = 1;
   int64_t head_queries = 0, head_page = 0, head_lse = 0;
+  // Scores that take part in the softmax of rows and have no value, of the query heads [heads][group] whose rows these
+  // are by turns; or null.
+  const float* sinks = nullptr;
+  int group = 1;
 };
 constexpr int kAttentionRows = 64;
 
@@ -268,7 +272,7 @@ struct Kernels {
   void (*head_norm_rope_backward)(const void* x, int64_t ldx, int heads, int head_dim, int rotary, const float* weight,
                                   float eps, const float* cos, const float* sin, const float* dy, float* dx,
                                   float* dweight);
-  GatedActivation silu, gelu_tanh, logistic;
+  GatedActivation silu, gelu_tanh, clamped_swiglu, logistic;
 
   // ---- attention
   AttentionKernels over_exact_pages, over_int8_pages;

@@ -171,6 +171,7 @@ struct Cache {
   std::vector<Block> pages;
   std::vector<const void*> k_pages, v_pages;
   AttentionSight sight = {};
+  float sink = -INFINITY;  // none
 
   Cache(const Kernels& kernel, int hd, int count, const Floats& key, const Floats& value,
         KvCache format = KvCache::exact)
@@ -206,6 +207,7 @@ struct Cache {
     AttentionTask t{rows,           head_dim,       scale,      left.at, ldq,        positions.data(), last / kPage + 1,
                     k_pages.data(), v_pages.data(), out.data(), ldo,     lse.data(), scratch.at};
     t.sight = seen_from(lowest);
+    if (sink > -INFINITY) t.sinks = &sink;
     const int64_t state = attention_state_floats(head_dim);
     if (cut.by_segments) {
       const AttentionTask whole = t;

@@ -208,10 +208,8 @@ void test_rmsnorm() {
       Floats dx(got.begin() + rows * n, got.begin() + rows * n + rows * ldx), dw(got.end() - n, got.end());
       for (size_t i = 0; i < dx.size(); i++) dx[i] -= dx0[i];
       for (int i = 0; i < n; i++) dw[i] -= dw0[i];
-      check_gradient(
-          what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
-      check_gradient(
-          what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
+      check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
+      check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
     }
   }
 }
@@ -274,22 +272,22 @@ void test_rope() {
         };
         Floats dx(size_t(heads) * ldx), dw(got.end() - hd, got.end());
         for (int h = 0; h < heads; h++) std::memcpy(&dx[h * ldx], &got[size_t(heads + h) * hd], hd * 4);
-        check_gradient(
-            what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
+        check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
         for (int i = 0; i < hd; i++) dw[i] -= dw0[i];
-        if (norm)
-          check_gradient(
-              what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
+        if (norm) check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
       }
     }
 }
 
-void test_gated(const std::string& activation, GatedActivation Kernels::*gated, double (*value)(double)) {
+void test_gated(const std::string& activation, GatedActivation Kernels::* gated, double (*value)(double, double),
+                float spread = 1) {
   for (int n : {1, 16, 37, 576}) {
     const int rows = 3, ld = n + 1;
     for (DType type : {DType::f32, DType::bf16}) {
       Floats g = kept(type, normals(size_t(rows) * ld, 5)), u = kept(type, normals(size_t(rows) * ld)),
              dy = normals(size_t(rows) * n);
+      for (Floats* x : {&g, &u})
+        for (float& v : *x) v *= spread;
       std::string what = activation + " n=" + std::to_string(n) + " " + name(type);
       Floats got = same_everywhere(type, what, [&](const Kernels& k) {
         Block gate = rounded(k, g, rows, ld, ld), up = rounded(k, u, rows, ld, ld), y(size_t(rows) * ld * k.elem);
@@ -322,7 +320,7 @@ void test_gated(const std::string& activation, GatedActivation Kernels::*gated, 
       });
       std::vector<double> want;
       for (int r = 0; r < rows; r++)
-        for (int i = 0; i < n; i++) want.push_back(value(g[r * ld + i]) * u[r * ld + i]);
+        for (int i = 0; i < n; i++) want.push_back(value(g[r * ld + i], u[r * ld + i]));
       near(what, got, want, type == DType::f32 ? 1e-6 : 4e-3, 0.01);
       if (type == DType::bf16) continue;
       const Kernels& k = *kernels(best_isa(), type);
@@ -332,20 +330,24 @@ void test_gated(const std::string& activation, GatedActivation Kernels::*gated, 
         return dot(y, dy);
       };
       Floats dg(got.begin() + rows * n, got.begin() + rows * (n + ld)), du(got.end() - rows * ld, got.end());
-      check_gradient(
-          what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
-      check_gradient(
-          what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
+      check_gradient(what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
+      check_gradient(what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
     }
   }
 }
 
 void test_activations() {
-  test_gated("silu", &Kernels::silu, [](double g) { return g / (1 + std::exp(-g)); });
-  test_gated("gelu", &Kernels::gelu_tanh, [](double g) {
-    return g / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)));
+  test_gated("silu", &Kernels::silu, [](double g, double u) { return g / (1 + std::exp(-g)) * u; });
+  test_gated("gelu", &Kernels::gelu_tanh, [](double g, double u) {
+    return u * g / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (g + 0.044715 * g * g * g)));
   });
-  test_gated("logistic", &Kernels::logistic, [](double g) { return 1 / (1 + std::exp(-g)); });
+  const auto clamped = [](double g, double u) {
+    g = std::min(g, 7.0), u = std::clamp(u, -7.0, 7.0);
+    return g / (1 + std::exp(-1.702 * g)) * (u + 1);
+  };
+  test_gated("clamped swiglu", &Kernels::clamped_swiglu, clamped);
+  test_gated("clamped swiglu, clamped", &Kernels::clamped_swiglu, clamped, 4);
+  test_gated("logistic", &Kernels::logistic, [](double g, double u) { return u / (1 + std::exp(-g)); });
 }
 
 void test_adamw() {

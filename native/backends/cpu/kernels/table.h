@@ -45,6 +45,7 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.head_norm_rope_backward = head_norm_rope_backward<T>;
   k.silu = gated_activation<T, Silu>();
   k.gelu_tanh = gated_activation<T, GeluTanh>();
+  k.clamped_swiglu = gated_activation<T, ClampedSwiglu>();
   k.logistic = gated_activation<T, Logistic>();
   k.over_exact_pages = attention_kernels<T, ExactPages<T>>();
   k.over_int8_pages = attention_kernels<T, CodePages<T>>();
