@@ -55,8 +55,10 @@ inline constexpr SamplingNumber kSamplingNumbers[] = {
 };
 
 struct Sampled {
-  int32_t token;                 // -1: no token is permitted
-  float logprob;                 // raw log softmax of the model's logits, before everything above
+  int32_t token;  // -1: no token is permitted
+  // Raw log softmax of the model's logits, before everything above; NaN where these, or all that are permitted, are no
+  // numbers.
+  float logprob;
   std::vector<int32_t> top_ids;  // falling probability, ties by lower id; or as logprob_ids say
   std::vector<float> top_logprobs;
   // Log softmax of the model's logits divided by the temperature, for training at it; NaN where nothing is reported, or

@@ -3,7 +3,7 @@
 // step starts from tokens that stay on the device, so a choice that has just ended costs one discarded row.
 
 import { setImmediate } from "node:timers";
-import { BadRequestError } from "../errors.js";
+import { BadRequestError, InternalServerError } from "../errors.js";
 import { type DeviceModel, PUT_OFF, type StepOutput, type StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
@@ -318,10 +318,15 @@ export class InferenceLoop {
         sequence.putOff();
         continue;
       }
+      const logprob = output.logprobs[i]!;
+      if (Number.isNaN(logprob)) {
+        sequence.owner.fail(notNumbers());
+        continue;
+      }
       this.counts.generatedTokens += 1 + forced.length;
       this.counts.stepTokens += forced.length;
       const logprobs = {
-        logprob: output.logprobs[i]!,
+        logprob,
         temperatureLogprob: output.temperatureLogprobs[i]!,
         top: output.top[i] ?? null,
       };
@@ -348,4 +353,12 @@ export class InferenceLoop {
     this.pool.forgetAll();
     this.scheduler.recurrentStates.forgetAll();
   }
+}
+
+/** What was computed is no number, and what follows would be none either. */
+function notNumbers(): InternalServerError {
+  return new InternalServerError("the model's logits are not finite numbers", {
+    code: "logits_not_finite",
+    hint: "its weights, or an adapter's, make numbers too large for the type that they are computed in: try dtype float32, or an earlier checkpoint",
+  });
 }

@@ -82,3 +82,27 @@ describe("weights that are not finite", () => {
     }
   });
 });
+
+it("weights that overflow end a reply with an error, and the process lives on", async () => {
+  cpSync(tiny, folder, { recursive: true });
+  const { tensors } = await openWeightFolder(folder);
+  for (const name of ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"]) {
+    const { file, offset, bytes } = tensors.find((entry) => entry.name === name)!;
+    const content = readFileSync(file);
+    // The largest numbers of either type.
+    writeFileSync(file, Buffer.from(content).fill(0x7f, offset, offset + bytes));
+    await using engine = await Engine.open({ models: [folder] });
+    const messages = [{ role: "user" as const, content: "Say it." }];
+    for (const ask of [
+      {},
+      { temperature: 0, n: 3 },
+      { logprobs: true },
+      { response_format: { type: "json_object" } },
+    ]) {
+      const reply = engine.chat.completions.create({ messages, max_tokens: 5, ...ask } as never);
+      await expect(reply).rejects.toMatchObject({ status: 500, code: "logits_not_finite" });
+    }
+    expect(await engine.baseModels.list()).toHaveLength(1);
+    writeFileSync(file, content);
+  }
+});

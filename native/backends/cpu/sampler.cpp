@@ -259,7 +259,10 @@ Sampled sample(const Kernels& kernels, const SamplingState& s, const float* logi
   }
 
   const float top = row.maximum();
-  if (top == kMasked) return out;
+  if (top == kMasked) {
+    if (has_nan) out.logprob = std::numeric_limits<float>::quiet_NaN();
+    return out;
+  }
   const int32_t best = row.first(top);
   if (p.temperature == 0 || top == std::numeric_limits<float>::infinity()) {
     out.token = best;

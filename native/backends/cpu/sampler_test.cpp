@@ -205,11 +205,17 @@ int main() {
     check(sample(k, state, row.data(), 0, mask, scratch).token == 3, "grammar mask");
     const uint32_t none[1] = {0};
     row = logits;
-    check(sample(k, state, row.data(), 0, none, scratch).token == -1, "empty grammar mask");
+    const Sampled empty = sample(k, state, row.data(), 0, none, scratch);
+    check(empty.token == -1 && empty.logprob == 0, "empty grammar mask");
     const auto rank = row_logprobs(k, logits.data(), 6, 3, 2, scratch);
     check(rank.rank == 4 && rank.top_ids == std::vector<int32_t>({1, 2}), "rank counts ties");
     row = {NAN, NAN, NAN, NAN, NAN, NAN};
-    check(sample(k, state, row.data(), 0, nullptr, scratch).token == -1, "NaN logits permit nothing");
+    const Sampled none_of = sample(k, state, row.data(), 0, nullptr, scratch);
+    check(none_of.token == -1 && std::isnan(none_of.logprob), "NaN logits permit nothing, and tell of it");
+    row = {1, NAN, 2, 3, NAN, 4};
+    const uint32_t wrong[1] = {0b010010};
+    const Sampled masked = sample(k, state, row.data(), 0, wrong, scratch);
+    check(masked.token == -1 && std::isnan(masked.logprob), "nor do those that a mask leaves");
     SamplingParams biased;
     check(biased.set_bias({4, 1, 2}, {1e9f, -200, 3}) == -1 && biased.bias_ids == std::vector<int32_t>({1, 2, 4}) &&
               biased.bias_values == std::vector<float>({-100, 3, 100}),
