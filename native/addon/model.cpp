@@ -309,6 +309,10 @@ weights::StoredTensor stored_tensor(const Argument& entry) {
   if (const auto tiled = entry.given("tiledHeads")) tensor.tiled_heads = tiled_heads(*tiled);
   if (const auto negated = entry.given("negatedExp")) tensor.negated_exp = negated->boolean();
   if (const auto strides = entry.given("strides")) tensor.strides = strides_of(*strides);
+  if (const auto apart = entry.given("apart")) {
+    apart->object();
+    tensor.apart = {tensor_part(apart->at("scales")), place(apart->at("first")), place(apart->at("step"))};
+  }
   if (const auto packed = entry.given("packed")) tensor.packed = packed_parts(*packed);
   entry.at("shape").each(8, [&](const Argument& a) { tensor.shape.push_back(place(a)); });
   return tensor;

@@ -8,7 +8,9 @@ namespace anneal::model {
 // f32 and bf16 are compute types as well. The others are weights in groups along a row. q...: as GGUF's formats of the
 // same names have them: codes of 4, 5, 6 or 8 bits and scales of a group, some with a minimum. int4_64: codes of 4 bits
 // that, less the zero point of their group of 64, are multiplied with its scale, as AWQ, GPTQ and compressed-tensors
-// have them.
+// have them. mxfp4: codes of 4 bits that stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, times a power of two
+// of their group of 32 (Open Compute's microscaling formats), as GGUF's format of the name and GPT-OSS's folders have
+// them.
 enum class TensorFormat : uint8_t {
   f32,
   bf16,
@@ -26,6 +28,7 @@ enum class TensorFormat : uint8_t {
   int8_32,
   int8_64,
   int8_128,
+  mxfp4,
 };
 
 // How attention keeps keys and values: in the compute type, or rounded to codes of 8 bits, each position of a head by a
@@ -38,13 +41,14 @@ enum class KvCache : uint8_t { exact, int8 };
 inline constexpr int kOwnZeros = -1;
 struct QuantizedFormat {
   TensorFormat format;
-  std::string_view name;  // in files, and for callers
-  int numbers, bytes;     // of a block
-  int bits;               // of a code
-  int group;              // numbers that share a scale
-  int zero;               // kOwnZeros: every group has its own
-  bool minima;            // of groups; else there are none
-  int scale_at;           // of a block's bytes: its float16, followed by that of the minima; with own zeros a float32
+  std::string_view name;   // in files, and for callers
+  int numbers, bytes;      // of a block
+  int bits;                // of a code
+  int group;               // numbers that share a scale
+  int zero;                // kOwnZeros: every group has its own
+  bool minima;             // of groups; else there are none
+  int scale_at;            // of a block's bytes: its float16, followed by that of the minima; with own zeros a float32
+  bool looked_up = false;  // stored codes stand for others of 5 bits, and scales are exponents of 8 bits
   constexpr int groups() const { return numbers / group; }
   constexpr int scale_bytes() const { return bytes - numbers * bits / 8; }
 };
@@ -64,6 +68,7 @@ inline constexpr QuantizedFormat kQuantizedFormats[] = {
     {TensorFormat::int8_32, "INT8_32", 32, 37, 8, 32, kOwnZeros, false, 0},
     {TensorFormat::int8_64, "INT8_64", 64, 69, 8, 64, kOwnZeros, false, 0},
     {TensorFormat::int8_128, "INT8_128", 128, 133, 8, 128, kOwnZeros, false, 0},
+    {TensorFormat::mxfp4, "MXFP4", 32, 17, 4, 32, 16, false, 0, true},
 };
 
 static_assert([] {

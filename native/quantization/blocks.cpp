@@ -1,5 +1,7 @@
 #include "blocks.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace anneal::quantization {
@@ -50,9 +52,14 @@ void put_integers_together(const model::QuantizedFormat& f, const Block& b, uint
 
 GroupScale group_scale(const model::QuantizedFormat& f, const Block& b, int group) {
   if (f.zero == model::kOwnZeros) return {b.scale, 0};
+  if (f.looked_up) return {b.exponent > 1 ? std::ldexp(1.0f, int(b.exponent) - 128) : 0, 0};
   const float d = widen_half(b.d), m = f.minima ? widen_half(b.m) : 0;
   if (f.groups() == 1) return {d, m};
   return {d * float(b.scales[group]), f.minima ? -(m * float(b.minima[group])) : 0};
+}
+
+uint8_t stored_micro_code(uint8_t code) {
+  return uint8_t(std::find(kMicroCodes, kMicroCodes + 16, code) - kMicroCodes);
 }
 
 float widen_half(uint16_t bits) {
@@ -128,6 +135,11 @@ void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
       read_half(p + 208, b.d);
       return;
     }
+    case TensorFormat::mxfp4:
+      b.exponent = p[0];
+      halves_of(p + 1, 16, b.codes);
+      for (int i = 0; i < 32; i++) b.codes[i] = kMicroCodes[b.codes[i]];
+      return;
     default: return;
   }
 }
@@ -165,6 +177,12 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
       std::memcpy(p + 208, &b.d, 2);
       return;
     }
+    case TensorFormat::mxfp4: {
+      uint8_t stored[32];
+      for (int i = 0; i < 32; i++) stored[i] = stored_micro_code(b.codes[i]);
+      p[0] = b.exponent;
+      return to_halves(stored, 16, p + 1);
+    }
     default: return;  // not made
   }
 }
@@ -178,7 +196,9 @@ bool finite_scales(TensorFormat format, const uint8_t* row, int64_t numbers) {
     return (bits & 0x7c00) != 0x7c00;
   };
   for (const uint8_t* at = row + f.scale_at; numbers > 0; numbers -= f.numbers, at += f.bytes) {
-    if (own_zeros) {
+    if (f.looked_up) {
+      if (*at == 255) return false;
+    } else if (own_zeros) {
       uint32_t scale;
       std::memcpy(&scale, at, 4);
       if ((scale & 0x7f800000) == 0x7f800000) return false;

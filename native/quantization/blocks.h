@@ -1,6 +1,7 @@
 // Rows of quantised weights as blocks. Of GGUF's formats as it stores them: 32 or 256 numbers, with their scales before
 // or after their codes, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Of the integer formats a group: its
 // scale as a float32, its zero point as a byte, its codes (of 4 bits two to a byte, the first in the low half).
+// Scales of mxfp4 are 2^(exponent - 127); one below 2^-125 counts as 0.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ struct Block {
   uint8_t minima[8];
   float scale;
   uint8_t zero;
+  uint8_t exponent;  // of mxfp4, whose codes are twice the numbers that they stand for, and 16 more
 };
 void take_apart(TensorFormat, const uint8_t* block, Block& out);
 // What the codes of a group of it are multiplied with, whatever the format; `minimum`: 0 where it has none.
@@ -37,6 +39,10 @@ struct GroupScale {
 GroupScale group_scale(const model::QuantizedFormat&, const Block&, int group);
 // The same the other way round.
 void put_together(TensorFormat, const Block&, uint8_t* block);
+
+// Of 16 codes of mxfp4 as they are stored, what they are multiplied as; and the other way round.
+inline constexpr uint8_t kMicroCodes[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+uint8_t stored_micro_code(uint8_t code);
 
 float widen_half(uint16_t bits);
 uint16_t narrow_half(float);  // to nearest, ties to even; beyond the largest: infinity

@@ -93,7 +93,7 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
     Tensor tensor{stored.file,        nullptr,      stored.offset,      cols ? rows : 1,
                   cols ? cols : rows, Type::f32,    spec.format,        stored.interleaved_heads,
                   std::nullopt,       std::nullopt, stored.negated_exp, std::nullopt,
-                  stored.strides,     stored.bytes};
+                  stored.strides,     stored.apart, stored.bytes};
     if (stored.type == "BF16")
       tensor.type = Type::bf16;
     else if (stored.type == "F16")
@@ -131,6 +131,17 @@ WeightFiles::WeightFiles(const std::vector<StoredTensor>& list, const model::Mod
       if (const auto problem = tensor.packed->problem(); !problem.empty()) unusable("(" + name + ") " + problem);
       if (stored.interleaved_heads || stored.tiled_heads)
         unusable("(" + name + ") is packed, and has no interleaved or tiled heads");
+    } else if (const auto& apart = stored.apart) {
+      const int64_t code_bytes = cols / 2, scale_bytes = cols / 32, most = int64_t(1) << 32;
+      if (tensor.type != Type::quantized || !model::quantized_format(tensor.format).looked_up)
+        unusable("(" + name + ") has scales apart, which only MXFP4 has");
+      if (stored.interleaved_heads || stored.tiled_heads || stored.strides)
+        unusable("(" + name + ") has scales apart, and must be in the model's order");
+      if (apart->scales.type != "U8") unusable("(" + name + ") has scales that are no U8");
+      if (apart->first < 0 || apart->step < 1 || apart->first > most || apart->step > most ||
+          stored.bytes % code_bytes != 0 || apart->scales.bytes != stored.bytes / code_bytes * scale_bytes ||
+          apart->first + (rows - 1) * apart->step >= stored.bytes / code_bytes)
+        unusable("(" + name + ") has rows that leave its codes, or other scales than these");
     } else if (const auto& strides = stored.strides) {
       if (tensor.type == Type::quantized || stored.interleaved_heads || stored.tiled_heads)
         unusable("(" + name + ") has strides, which only floats in the model's order have");
@@ -162,6 +173,7 @@ void WeightFiles::open() {
     if (tensor.packed)
       for (TensorPart* part : {&tensor.packed->codes, &tensor.packed->scales, &tensor.packed->zeros})
         if (!part->path.empty()) part->file = opened(part->path);
+    if (tensor.apart) tensor.apart->scales.file = opened(tensor.apart->scales.path);
   }
 }
 
@@ -269,11 +281,34 @@ void WeightFiles::blocks(const std::string& name, int64_t row0, int64_t rows, ui
   if (const auto& tiled = from.tiled_columns) order_columns(*tiled, rows, size_t(from.row_bytes() / tiled->heads), dst);
 }
 
+void WeightFiles::apart_blocks(const Tensor& from, int64_t row0, int64_t rows, uint8_t* dst) {
+  const StoredTensor::Apart& apart = *from.apart;
+  const int64_t code_bytes = from.cols / 2, scale_bytes = from.cols / 32, first = apart.first + row0 * apart.step,
+                span = (rows - 1) * apart.step + 1;
+  std::vector<uint8_t> codes(size_t(span * code_bytes)), scales(size_t(span * scale_bytes));
+  from.file->read(from.offset + first * code_bytes, codes.data(), codes.size());
+  apart.scales.file->read(apart.scales.offset + first * scale_bytes, scales.data(), scales.size());
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint8_t *of_row = &codes[size_t(row * apart.step * code_bytes)],
+                  *scale = &scales[size_t(row * apart.step * scale_bytes)];
+    for (int64_t block = 0; block < scale_bytes; ++block, of_row += 16) {
+      *dst++ = *scale++;
+      // A block has numbers half of it apart in a byte.
+      for (int i = 0; i < 16; ++i) {
+        const int low = of_row[i / 2] >> (i % 2 * 4) & 15, high = of_row[8 + i / 2] >> (i % 2 * 4) & 15;
+        *dst++ = uint8_t(low | high << 4);
+      }
+    }
+  }
+}
+
 void WeightFiles::stored_blocks(const Tensor& from, const std::string& name, int64_t row0, int64_t rows,
                                 uint8_t* dst) const {
   const int64_t bytes = from.row_bytes();
   if (from.packed)
     from.packed->blocks(row0, rows, dst);
+  else if (from.apart)
+    apart_blocks(from, row0, rows, dst);
   else if (from.strides)
     gather(from, row0, rows, reinterpret_cast<uint16_t*>(dst));
   else

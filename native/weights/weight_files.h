@@ -50,6 +50,13 @@ struct StoredTensor {
     TensorPart scales, zeros;
   };
   std::optional<Packed> packed = std::nullopt;
+  // Of mxfp4 whose codes and scales lie apart, as GPT-OSS's folders have them: `offset` and `bytes` are those of the
+  // codes, two neighbours to a byte. Row i of the matrix is row first + i * step of what is stored.
+  struct Apart {
+    TensorPart scales;
+    int64_t first, step;
+  };
+  std::optional<Apart> apart = std::nullopt;
 };
 
 // A list of tensors that is not the model's: which entry (-1: something is missing), and what is wrong.
@@ -82,12 +89,14 @@ class WeightFiles {
     bool negated_exp;
     std::optional<PackedMatrix> packed;
     std::optional<Strides> strides;
+    std::optional<StoredTensor::Apart> apart;
     int64_t bytes;
     int64_t row_bytes() const;
   };
   const Tensor& tensor(const std::string& name, int64_t row0, int64_t rows) const;
   // f(first row in the file, rows, first of them in the answer) for runs of neighbours.
   template <class F> static void each_run(const Tensor&, int64_t row0, int64_t rows, F&& f);
+  static void apart_blocks(const Tensor&, int64_t row0, int64_t rows, uint8_t* dst);
   // With columns as they are in the file.
   void stored_blocks(const Tensor&, const std::string& name, int64_t row0, int64_t rows, uint8_t* dst) const;
   static void read_floats(const Tensor&, const std::string& name, int64_t row0, int64_t rows, float* dst);

@@ -217,6 +217,69 @@ void reads_strides(const std::string& folder) {
          "strides of interleaved heads");
 }
 
+// Codes of MXFP4 and scales that lie apart, every second row of them.
+void reads_scales_apart(const std::string& folder) {
+  model::ModelSpec spec = small_model();
+  spec.hidden = 64;
+  const std::string name = "model.layers.0.self_attn.k_proj.weight";
+  spec.quantized[name] = model::TensorFormat::mxfp4;
+  const auto entry = [&](std::vector<StoredTensor>& list) -> StoredTensor& {
+    return *std::find_if(list.begin(), list.end(), [&](const StoredTensor& t) { return t.name == name; });
+  };
+  const int64_t rows = model::projection_shape(spec, 0, model::kK).outputs, stored_rows = 2 * rows;
+  // Behind the codes the scales. Number i of row r has the code (i + r) % 16.
+  std::vector<uint8_t> bytes(size_t(stored_rows * (32 + 2)));
+  for (int64_t r = 0; r < stored_rows; r++) {
+    for (int64_t i = 0; i < 64; i++) bytes[size_t(r * 32 + i / 2)] |= uint8_t((i + r) % 16 << (i % 2 * 4));
+    for (int64_t b = 0; b < 2; b++) bytes[size_t(stored_rows * 32 + r * 2 + b)] = uint8_t(127 + r - b);
+  }
+  const auto list_of = [&](const std::string& path) {
+    auto list = tensors_of(path, "F32", spec);
+    StoredTensor& matrix = entry(list);
+    matrix.type = "MXFP4", matrix.offset = 0, matrix.bytes = stored_rows * 32;
+    matrix.apart = {{path, "U8", stored_rows * 32, stored_rows * 2, nullptr}, 1, 2};
+    return list;
+  };
+  const auto read = [&](int64_t row0, int64_t count) {
+    WeightFiles files(list_of(file_of(folder, bytes)), spec);
+    files.open();
+    std::vector<float> out(size_t(count * 64));
+    files.read(name, row0, count, out.data());
+    return out;
+  };
+  constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  const std::vector<float> all = read(0, rows);
+  bool right = true;
+  for (int64_t row = 0; row < rows; row++)
+    for (int64_t i = 0; i < 64; i++) {
+      const int64_t r = 1 + 2 * row;
+      right &= all[size_t(row * 64 + i)] == std::ldexp(kNumbers[(i + r) % 16], int(r - i / 32));
+    }
+  expect(right, "codes with scales apart");
+  expect(read(1, 1) == std::vector<float>(all.begin() + 64, all.begin() + 128), "one row of them");
+  bytes[size_t(stored_rows * 32 + 3 * 2)] = 255;
+  expect(fails([&] { read(1, 1); }).find("scales that are not finite") != std::string::npos, "a scale that is none");
+  const auto problem = [&](const std::function<void(StoredTensor&)>& change) -> std::string {
+    auto list = list_of("nowhere");
+    change(entry(list));
+    try {
+      WeightFiles(list, spec);
+    } catch (const UnusableTensor& unusable) {
+      return unusable.problem;
+    }
+    return "";
+  };
+  expect(problem([](StoredTensor&) {}).empty(), "scales apart are taken");
+  expect(problem([](StoredTensor& t) { t.apart->first = 2; }).find("leave its codes") != std::string::npos, "too far");
+  expect(problem([](StoredTensor& t) { t.apart->step = 0; }).find("leave its codes") != std::string::npos, "no step");
+  expect(problem([](StoredTensor& t) { t.apart->scales.bytes--; }).find("other scales") != std::string::npos, "fewer");
+  expect(problem([](StoredTensor& t) { t.apart->scales.type = "F16"; }).find("no U8") != std::string::npos, "halves");
+  expect(refused([](std::vector<StoredTensor>& l) {
+           l[0].apart = {{"nowhere", "U8", 0, 0, nullptr}, 0, 1};
+         }).find("only MXFP4") != std::string::npos,
+         "floats with scales apart");
+}
+
 // Two groups of two heads, as rows, columns and numbers of a vector.
 void reads_tiled_heads(const std::string& folder) {
   model::ModelSpec spec = small_model();
@@ -353,6 +416,7 @@ int main(int, char** argv) {
   reads_interleaved_heads(argv[1]);
   reads_tiled_heads(argv[1]);
   reads_strides(argv[1]);
+  reads_scales_apart(argv[1]);
   reads_negated_exponentials(argv[1]);
   reads_packed(argv[2]);
   return report_failures();

@@ -187,6 +187,8 @@ export interface TensorLocation {
   negatedExp?: boolean;
   /** Of floats that do not lie row by row. */
   strides?: Strides;
+  /** Of MXFP4 with codes, which lie at `offset`, two neighbours to a byte, and scales apart. */
+  apart?: ScalesApart;
   /** Of a packed format, whose codes lie at `offset`. */
   packed?: PackedTensor;
 }
@@ -208,6 +210,13 @@ export interface TiledHeads {
   first: number;
   /** Heads are columns of the matrix, and not rows. */
   columns: boolean;
+}
+
+/** Row i of the matrix is row first + i * step of the codes and of the scales. */
+export interface ScalesApart {
+  scales: TensorPart;
+  first: number;
+  step: number;
 }
 
 export interface PackedTensor {

@@ -2,8 +2,14 @@
 
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
-import { type PackedTensor, type Packing, quantizedFormats, type TensorLocation } from "../runtime/runtime.js";
-import { isRouter } from "./expertTensors.js";
+import {
+  type PackedTensor,
+  type Packing,
+  quantizedFormats,
+  type ScalesApart,
+  type TensorLocation,
+} from "../runtime/runtime.js";
+import { type FusedExperts, isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
 import type { JsonFields } from "./jsonFields.js";
 import type { StoredTensor } from "./safetensorsHeader.js";
@@ -17,6 +23,10 @@ type Found = Map<string, FoundTensor>;
 const CONFIG = "quantization_config";
 const INSTEAD = "use the folder with the original weights, which `quantize` makes small while it loads";
 
+/** Experts of a layer as codes and scales in two tensors. */
+export const MICROSCALED = "mxfp4";
+const MICROSCALED_GROUP = 32;
+
 /** The order of its codes is one of four bits. */
 const AWQ_BITS = 4;
 
@@ -24,14 +34,15 @@ const packedFormats = () => quantizedFormats().filter(({ isPacked }) => isPacked
 const packedBits = () => [...new Set(packedFormats().map(({ bits }) => bits))];
 
 /** How the folder's quantised matrices are packed; null: it says of none. @throws ModelFileError for what is not computed */
-export function readPacking(folder: JsonFields): Packing | null {
+export function readPacking(folder: JsonFields): Packing | typeof MICROSCALED | null {
   const config = folder.object(CONFIG) ?? folder.object("text_config")?.object(CONFIG);
   if (!config) return null;
   const method = config.string("quant_method").replace("_", "-");
   if (method === "gptq") return gptq(config);
   if (method === "awq") return awq(config);
   if (method === "compressed-tensors") return compressedTensors(config);
-  return config.fail("quant_method", `is "${method}"; gptq, awq and compressed-tensors are read: ${INSTEAD}`);
+  if (method === "mxfp4") return MICROSCALED;
+  return config.fail("quant_method", `is "${method}"; gptq, awq, compressed-tensors and mxfp4 are read: ${INSTEAD}`);
 }
 
 function gptq(config: JsonFields): Packing {
@@ -198,6 +209,50 @@ export async function takePacked(
   const { file, offset, bytes } = codes;
   const packed: PackedTensor = { packing, group, scales: part(scales), ...(zeros && { zeros: part(zeros) }) };
   return { name, file, offset, bytes, dtype: format.name, shape, packed };
+}
+
+/**
+ * Of a matrix of one expert, within what is fused, its codes and scales, whose names are put into `used`; null: it has none.
+ * @throws ModelFileError naming the tensor that does not fit
+ */
+export function takeMicroscaled(
+  name: string,
+  shape: readonly number[],
+  fused: FusedExperts | null,
+  found: Found,
+  used: Set<string>,
+): (TensorLocation & { apart: ScalesApart }) | null {
+  const [rows, columns] = shape;
+  const blocks = `${fused?.name}_blocks`;
+  const codes = found.get(blocks);
+  if (!fused || !codes || rows === undefined || columns === undefined) return null;
+  const scales: FoundTensor | undefined = found.get(`${fused.name}_scales`);
+  const fail = (tensor: string, file: string, problem: string) =>
+    new ModelFileError(file, `${tensor} ${problem}`, { param: tensor });
+  if (!scales) throw fail(`${fused.name}_scales`, codes.file, "is missing");
+  const stored = fused.strides ?? { first: 0, row: 1 };
+  const all = rows * stored.row;
+  if (columns % MICROSCALED_GROUP !== 0) {
+    throw fail(blocks, codes.file, `has rows of ${columns} numbers, which are no whole groups of ${MICROSCALED_GROUP}`);
+  }
+  const groups = [fused.parts, all, columns / MICROSCALED_GROUP];
+  for (const [suffix, tensor, expected] of [
+    ["blocks", codes, [...groups, MICROSCALED_GROUP / 2]],
+    ["scales", scales, groups],
+  ] as const) {
+    const { file, shape, dtype } = tensor;
+    if (shape.join() !== expected.join()) {
+      throw fail(`${fused.name}_${suffix}`, file, `has shape [${shape}], config.json asks for [${expected}]`);
+    }
+    if (dtype !== "U8") throw fail(`${fused.name}_${suffix}`, file, `has dtype ${dtype}; U8 can be read`);
+    used.add(`${fused.name}_${suffix}`);
+  }
+  const part = ({ file, offset, bytes, dtype }: FoundTensor) => {
+    const own = bytes / fused.parts;
+    return { file, offset: offset + own * fused.part, bytes: own, dtype };
+  };
+  const apart = { scales: part(scales), first: stored.first, step: stored.row };
+  return { name, shape: [...shape], ...part(codes), dtype: "MXFP4", apart };
 }
 
 /** Whether input i is in group i / group. */

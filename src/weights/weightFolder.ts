@@ -4,13 +4,7 @@ import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { isGguf } from "../gguf/ggufFile.js";
-import {
-  type ElementType,
-  type ModelSpec,
-  type Packing,
-  type TensorLocation,
-  weightTensors,
-} from "../runtime/runtime.js";
+import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import type { ContentHash } from "./contentHash.js";
 import { fusedExperts, storedRouter } from "./expertTensors.js";
@@ -20,7 +14,14 @@ import { readGgufWeights } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 import { hasOwnHead } from "./ownHead.js";
-import { dropZeroBiases, type FoundTensor, readPacking, takePacked } from "./packedWeights.js";
+import {
+  dropZeroBiases,
+  type FoundTensor,
+  MICROSCALED,
+  readPacking,
+  takeMicroscaled,
+  takePacked,
+} from "./packedWeights.js";
 import { formatsByMatrix } from "./quantizeFormats.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { weightsHash } from "./weightsHash.js";
@@ -178,18 +179,22 @@ const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
 async function matchTensors(
   folder: string,
   config: ModelSpec,
-  packing: Packing | null,
+  packing: ReturnType<typeof readPacking>,
   found: Map<string, FoundTensor>,
 ): Promise<{ tensors: TensorLocation[]; stored: FloatTensorLocation[] }> {
   const tensors: TensorLocation[] = [];
   const stored = new Map<string, FloatTensorLocation>();
+  const microscaled = new Set<string>();
   for (const { name, shape } of weightTensors(config)) {
-    const packed = packing && (await takePacked(name, shape, packing, found));
+    const fused = found.has(name) ? null : fusedExperts(name, shape, config);
+    const packed =
+      packing === MICROSCALED
+        ? takeMicroscaled(name, shape, fused, found, microscaled)
+        : packing && (await takePacked(name, shape, packing, found));
     if (packed) {
       tensors.push(packed);
       continue;
     }
-    const fused = found.has(name) ? null : fusedExperts(name, shape, config);
     const whole = fused ?? { name: found.has(name) ? name : storedRouter(name), shape };
     const tensor = found.get(whole.name);
     if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
@@ -199,7 +204,7 @@ async function matchTensors(
     const offset = location.offset + bytes * (fused?.part ?? 0);
     tensors.push({ ...location, name, shape, offset, bytes, ...(fused?.strides && { strides: fused.strides }) });
   }
-  for (const name of stored.keys()) found.delete(name);
+  for (const name of [...stored.keys(), ...microscaled]) found.delete(name);
   await dropZeroBiases(
     tensors.flatMap(({ name, packed }) => (packed ? [name.replace(/\.weight$/, "")] : [])),
     found,

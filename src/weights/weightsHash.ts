@@ -62,8 +62,8 @@ const PLAIN = {
 function* contentOf(config: ModelSpec, tensors: readonly TensorLocation[]): Generator<Content> {
   let text = identity(config);
   for (const tensor of tensors.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-    const { name, dtype, shape, packed } = tensor;
-    const parts = packed ? [tensor, packed.scales, ...(packed.zeros ? [packed.zeros] : [])] : [tensor];
+    const { name, dtype, shape, packed, apart } = tensor;
+    const parts = [tensor, ...[packed?.scales ?? apart?.scales, packed?.zeros].filter((part) => part !== undefined)];
     text += `\n${name} ${dtype} ${shape.join("x")}${packed ? ` ${packed.packing} ${packed.group}` : ""}\n`;
     for (const { file, offset, bytes } of parts) {
       yield { text, file, offset, bytes, name };

@@ -63,6 +63,21 @@ ModelSpec experts_spec(TensorFormat type) {
   return m;
 }
 
+// Experts with biases in MXFP4, some of floats, and heads with sinks.
+ModelSpec biased_experts_spec(TensorFormat type) {
+  ModelSpec m = mixed_spec(type, kGguf, TensorFormat::q6_k, TensorFormat::mxfp4);
+  for (int l = 0; l < 2; l++) {
+    for (int p : {kGate, kUp, kDown}) m.quantized.erase(module_name(l, p) + ".weight");
+    m.layers[l].attention.sinks = true, m.layers[l].attention.window = l == 0 ? 30 : 0;
+    m.layers[l].experts = {5, 2, 96, Activation::clamped_swiglu, true, 0, true};
+    m.layers[l].feed_forward = {};
+    for (int e = 0; e < 5; e++)
+      for (int p : {kGate, kUp, kDown})
+        if (l == 0 || (e + p) % 4) m.quantized[expert_tensor(m, l, e, p).name] = TensorFormat::mxfp4;
+  }
+  return m;
+}
+
 // Weights of a spec: blocks of what is quantised, and numbers of all.
 struct Stored {
   Arrays numbers;
@@ -76,7 +91,9 @@ struct Stored {
       a.values.resize(size_t(t.elements()));
       for (float& x : a.values)
         x = t.name.ends_with("mlp.gate.weight") ? uniform()  // few choices near a tie
-            : t.cols ? 0.08f * uniform() : t.name.ends_with(".bias") ? uniform() : 1 + 0.2f * uniform();
+            : t.cols                            ? 0.08f * uniform()
+            : t.name.ends_with(".bias")         ? uniform()
+                                                : 1 + 0.2f * uniform();
       const TensorFormat format = m.format_of(t.name);
       if (is_quantized(format)) quantize(format, t, a);
     }
@@ -118,6 +135,10 @@ struct Stored {
                        m = quantization::narrow_half(k ? 2.4e-3f : -0.08f);
         for (int64_t i = 0; i < bytes; i++) to[i] = uint8_t(random_bits());
         for (int64_t i = 0; i < bytes; i += known.bytes) {
+          if (known.looked_up) {
+            to[i] = uint8_t(119 + random_bits() % 3);
+            continue;
+          }
           std::memcpy(to + i + known.scale_at, &d, 2);
           if (known.minima) std::memcpy(to + i + known.scale_at + 2, &m, 2);
         }
@@ -232,5 +253,7 @@ void check_quantized_models() {
     QuantizedCase{integers, Stored(integers), "integers" + compute, one, two}.check(rows);
     const ModelSpec experts = experts_spec(type);
     QuantizedCase{experts, Stored(experts), "quantised experts" + compute, one, two}.check(rows);
+    const ModelSpec biased = biased_experts_spec(type);
+    QuantizedCase{biased, Stored(biased), "quantised experts with biases" + compute, one, two}.check(rows);
   }
 }

@@ -26,7 +26,8 @@ void pack_rows(ElementType t, const float* from, int64_t ld, int rows, int k, ch
 
 Records::Records(TensorFormat format) {
   const QuantizedFormat& f = quantized_format(format);
-  bits = f.bits == 4 ? 4 : 8, parts = f.group < kGroup ? kGroup / f.group : 1, zero = f.zero, minima = f.minima;
+  bits = f.bits == 4 && !f.looked_up ? 4 : 8, parts = f.group < kGroup ? kGroup / f.group : 1, zero = f.zero,
+  minima = f.minima;
 }
 
 void pack_records(TensorFormat format, const uint8_t* from, int64_t row_bytes, int rows, int k, char* to) {

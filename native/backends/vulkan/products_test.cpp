@@ -36,6 +36,10 @@ std::vector<uint8_t> random_blocks(const QuantizedFormat& f, int64_t bytes, Rand
   for (uint8_t& byte : blocks) byte = uint8_t(random.next());
   for (int64_t at = 0; at < bytes; at += f.bytes) {
     uint8_t* const scales = blocks.data() + at + f.scale_at;
+    if (f.looked_up) {
+      *scales = uint8_t(118 + random.next() % 4);
+      continue;
+    }
     const float scale = 0.01f + 0.01f * std::fabs(random.number());
     const uint16_t halves[2] = {uint16_t(0x1400 + random.next() % 1024), uint16_t(0x9400 + random.next() % 1024)};
     if (f.zero == anneal::model::kOwnZeros)

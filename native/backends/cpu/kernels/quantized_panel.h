@@ -14,7 +14,7 @@
 //                    the minimum; [4][16] bytes: bits 4h, 4h + 1 of byte j are the upper ones of the scale of group
 //                    2j + h, and the two after them those of the minimum
 //   q6_k             [16 groups of 16 k][16] signed bytes
-// With own zeros, scale [16] float32 and zero point [16] bytes instead.
+// With own zeros, scale [16] float32 and zero point [16] bytes instead; of mxfp4 the exponent [16] bytes.
 #pragma once
 #include <cstring>
 
@@ -61,12 +61,17 @@ inline void put_code(int bits, uint8_t* group, int lane, int i, uint8_t code) {
 
 ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
 
-ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
+template <bool looked_up> ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
+  const auto codes = [](I32x16 x) {
+    x = x & quad_mask(0x0f);
+    if constexpr (looked_up) x = look_up(quantization::kMicroCodes, x);
+    return x;
+  };
 #pragma GCC unroll 4
   for (int v = 0; v < 4; v++) {
     const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, both & quad_mask(0x0f));
-    store_int(to + (v + 4) * kQuadBytes, shift_right<4>(both) & quad_mask(0x0f));
+    store_int(to + v * kQuadBytes, codes(both));
+    store_int(to + (v + 4) * kQuadBytes, codes(shift_right<4>(both)));
   }
 }
 template <int n> ANNEAL_INLINE I32x16 shift_by(I32x16 x) {
@@ -97,9 +102,9 @@ template <int v = 0> ANNEAL_INLINE void unpack_codes6(const uint8_t* from, I32x1
 }
 
 // Codes of a group to bytes, quad after quad.
-template <int bits> ANNEAL_INLINE void unpack_codes(const uint8_t* from, uint8_t* to) {
-  static_assert(bits == 4 || bits == 5 || bits == 6);
-  if constexpr (bits == 4) unpack_codes4(from, to);
+template <int bits, bool looked_up> ANNEAL_INLINE void unpack_codes(const uint8_t* from, uint8_t* to) {
+  static_assert(bits == 4 || ((bits == 5 || bits == 6) && !looked_up));
+  if constexpr (bits == 4) unpack_codes4<looked_up>(from, to);
   if constexpr (bits == 5) unpack_codes5(from, load_int(from + 256), to);
   if constexpr (bits == 6) unpack_codes6(from, load_int(from + 256), load_int(from + 320), to);
 }
@@ -112,6 +117,10 @@ inline void put_scales(const QuantizedFormat& f, const quantization::Block& b, i
   if (f.zero == kOwnZeros) {
     std::memcpy(scales + 4 * lane, &b.scale, 4);
     scales[4 * kLanes + lane] = b.zero;
+    return;
+  }
+  if (f.looked_up) {
+    scales[lane] = b.exponent;
     return;
   }
   put_half(scales, lane, b.d);
@@ -154,6 +163,9 @@ template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, 
   } else if constexpr (f.zero == kOwnZeros) {
     store(to.scales, load((const float*)from));
     store(to.zeros, to_float(load_bytes(from + 4 * kLanes)));
+  } else if constexpr (f.looked_up) {
+    // Half of the power of two, which the codes are twice; what would have no exponent is 0.
+    store(to.scales, as_float(shift_left<23>(load_bytes(from))) * all(0.5f));
   } else {
     static_assert(f.groups() == 1);
     store(to.scales, half_floats(from));
@@ -177,7 +189,8 @@ inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t by
     for (int block = 0; block < k / f.numbers; block++) {
       quantization::take_apart(f.format, rows + lane * bytes + int64_t(block) * f.bytes, b);
       put_scales(f, b, lane, scales + int64_t(block) * block_scale_bytes(f));
-      for (int i = 0; i < f.numbers; i++) put(lane, block * f.numbers + i, b.codes[i]);
+      for (int i = 0; i < f.numbers; i++)
+        put(lane, block * f.numbers + i, f.looked_up ? quantization::stored_micro_code(b.codes[i]) : b.codes[i]);
     }
 }
 
@@ -211,7 +224,7 @@ ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int grou
       if (in_block == 0)
         for (int at = 0; at < block_scale_bytes(f); at += 64) prefetch(block_scales + at + ahead);
     }
-    if constexpr (f.bits != 8) unpack_codes<f.bits>(codes, to.code_bytes + g * kQuads * kQuadBytes);
+    if constexpr (f.bits != 8) unpack_codes<f.bits, f.looked_up>(codes, to.code_bytes + g * kQuads * kQuadBytes);
     unpack_scales<F>(block_scales, in_block,
                      {to.scales + g * group_scales(f) * kLanes, to.minima + g * kLanes, to.zeros + g * kLanes});
   }

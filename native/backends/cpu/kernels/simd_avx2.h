@@ -120,6 +120,11 @@ ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
 template <int n> ANNEAL_INLINE I32x16 shift_left(I32x16 a) {
   return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
 }
+// Of bytes below 16 those of a table.
+ANNEAL_INLINE I32x16 look_up(const uint8_t* table, I32x16 x) {
+  const __m256i of = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)table));
+  return {_mm256_shuffle_epi8(of, x.lo), _mm256_shuffle_epi8(of, x.hi)};
+}
 template <int n> ANNEAL_INLINE I32x16 shift_right(I32x16 a) {
   return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)};
 }

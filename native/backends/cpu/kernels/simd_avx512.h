@@ -57,6 +57,10 @@ ANNEAL_INLINE Mask16 less(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, 
 ANNEAL_INLINE Mask16 at_least(F32x16 a, F32x16 b) { return {_mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ)}; }
 ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) { return {_mm512_mask_blend_ps(m.v, no.v, yes.v)}; }
 // Bit i is lane i.
+// Of bytes below 16 those of a table.
+ANNEAL_INLINE I32x16 look_up(const uint8_t* table, I32x16 x) {
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table)), x.v)};
+}
 ANNEAL_INLINE uint32_t bits_of(Mask16 m) { return m.v; }
 ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) { return {__mmask16(bits)}; }
 
@@ -191,7 +195,7 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   __m512i s[8], t[8];
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j++) s[j] = _mm512_shuffle_epi8(v[j].v, swap);
-    // 8 x 8 transposition of the 64-bit groups.
+  // 8 x 8 transposition of the 64-bit groups.
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j += 2) {
     t[j] = _mm512_unpacklo_epi64(s[j], s[j + 1]);

@@ -144,6 +144,11 @@ ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) {
 ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) {
   return quarters<I32x16>([&](int i) { return vandq_u32(a.v[i], b.v[i]); });
 }
+// Of bytes below 16 those of a table.
+ANNEAL_INLINE I32x16 look_up(const uint8_t* table, I32x16 x) {
+  const uint8x16_t of = vld1q_u8(table);
+  return quarters<I32x16>([&](int i) { return vreinterpretq_u32_u8(vqtbl1q_u8(of, vreinterpretq_u8_u32(x.v[i]))); });
+}
 ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) {
   return quarters<I32x16>([&](int i) { return veorq_u32(a.v[i], b.v[i]); });
 }

@@ -1,6 +1,6 @@
-// 16 float lanes in the compiler's own vector types: any architecture. Four vectors of 16 bytes, as larger ones, which few baselines
-// have in registers, take minutes to compile. Where the baseline has no fused multiply-add it is computed exactly through double
-// with rounding to odd.
+// 16 float lanes in the compiler's own vector types: any architecture. Four vectors of 16 bytes, as larger ones, which
+// few baselines have in registers, take minutes to compile. Where the baseline has no fused multiply-add it is computed
+// exactly through double with rounding to odd.
 #pragma once
 #include "element.h"
 
@@ -201,6 +201,14 @@ template <class Byte> ANNEAL_INLINE I32x16 widened(const Byte* p) {
     const Byte* b = p + 4 * i;
     return (UintQuarter)IntQuarter{b[0], b[1], b[2], b[3]};
   });
+}
+// Of bytes below 16 those of a table.
+ANNEAL_INLINE I32x16 look_up(const uint8_t* table, I32x16 x) {
+  uint8_t bytes[4 * kLanes];
+  __builtin_memcpy(bytes, x.v, sizeof(bytes));
+  for (uint8_t& byte : bytes) byte = table[byte];
+  __builtin_memcpy(x.v, bytes, sizeof(bytes));
+  return x;
 }
 ANNEAL_INLINE I32x16 load_bytes(const void* p) { return widened((const uint8_t*)p); }
 ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) { return widened(p); }
