@@ -15,8 +15,7 @@ import { freeOfMarks, freeTextUpTo, markExpr } from "./marks.js";
 import { structuralTagToExpr } from "./structuralTag.js";
 
 export type Constraint =
-  | SingleConstraint
-  | { kind: "grammar"; source: string }
+  | PlainConstraint
   /** A text that follows one of them; the path of what is wrong begins with its place. */
   | { kind: "either"; of: readonly SingleConstraint[] };
 
@@ -25,7 +24,11 @@ export type SingleConstraint =
   | { kind: "json_object"; format: JsonFormat }
   | { kind: "regex"; pattern: string }
   | { kind: "choice"; choices: readonly string[] }
-  | { kind: "structural_tag"; tag: unknown; format: JsonFormat };
+  | { kind: "structural_tag"; tag: unknown; format: JsonFormat }
+  /** A text that follows another one, behind one of `heads`. */
+  | { kind: "headed"; heads: readonly string[]; of: PlainConstraint };
+
+export type PlainConstraint = SingleConstraint | { kind: "grammar"; source: string };
 
 /** White space that belongs neither to the thoughts nor to the answer. */
 const MAX_SPACE_AFTER_THOUGHTS = 8;
@@ -46,6 +49,8 @@ export interface Thoughts {
   begin: "possible" | "open";
   opens: readonly string[];
   closes: readonly string[];
+  /** Stands between a thought and what follows it, which may be another one; absent: white space does, and the answer follows. */
+  next?: string;
 }
 
 export interface ConstraintSetting {
@@ -83,6 +88,11 @@ function afterThoughts(rules: RuleBook, start: Expr, { thoughts, specialTokens }
   const answer = rules.add(start);
   const marks = freeOfMarks(thoughts.closes);
   const closing = alt(...thoughts.closes.map((close) => freeTextUpTo(close, specialTokens, marks)));
+  if (thoughts.next !== undefined) {
+    const ending = seq(closing, markExpr(thoughts.next, specialTokens));
+    const more = repeat(seq(alt(...thoughts.opens.map((open) => markExpr(open, specialTokens))), ending), 0);
+    return thoughts.begin === "open" ? seq(ending, more, answer) : seq(more, answer);
+  }
   const space = repeat(chars([9, 10], [13, 13], [32, 32]), 0, MAX_SPACE_AFTER_THOUGHTS);
   const afterOpening = seq(closing, space, answer);
   if (thoughts.begin === "open") return afterOpening;
@@ -99,6 +109,10 @@ function constraintExpr(
       const one = (inner: SingleConstraint, i: number) =>
         within([String(i)], () => constraintExpr(rules, inner, specialTokens));
       return alt(...constraint.of.map(one));
+    }
+    case "headed": {
+      const head = alt(...constraint.heads.map((one) => markExpr(one, specialTokens)));
+      return seq(head, rules.add(headedExpr(rules, constraint.of, specialTokens)));
     }
     case "regex":
       return regexToExpr(constraint.pattern);
@@ -117,6 +131,16 @@ function constraintExpr(
       return structuralTagToExpr(json, parsedIfText(constraint.tag), { closed, anyOrder, specialTokens });
     }
   }
+}
+
+function headedExpr(
+  rules: RuleBook,
+  constraint: PlainConstraint,
+  specialTokens: ReadonlyMap<string, number>,
+): Expr {
+  if (constraint.kind !== "grammar") return constraintExpr(rules, constraint, specialTokens);
+  const { rules: own, start } = ebnfToExpr(constraint.source);
+  return rules.adopt(own.finish(start));
 }
 
 function spaceOf(format: JsonFormat): Expr {

@@ -7,6 +7,7 @@ export {
   type ConstraintSetting,
   constraintGrammar,
   type JsonFormat,
+  type PlainConstraint,
   type SingleConstraint,
   type Thoughts,
 } from "./constraint.js";

@@ -5,6 +5,8 @@ import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import { TemplateError } from "../jinja/errors.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { ConversationError } from "./errors.js";
+import { isHarmony } from "./harmony.js";
+import { harmonyMessages } from "./harmonyMessages.js";
 import {
   type ConversationMessage,
   hasLaterSystem,
@@ -56,10 +58,11 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
     throw new ConversationError("continue_final_message", "cannot be combined with add_generation_prompt");
   }
   if (conversation.messages.length === 0) throw new ConversationError("messages", "must not be empty");
-  const tools = conversation.tools && conversation.tools.length > 0 ? conversation.tools.map(shownTool) : null;
+  const tools =
+    conversation.tools && conversation.tools.length > 0 ? conversation.tools.map(shownTools(template)) : null;
   const rendered = (arranged: (messages: TemplateMessage[]) => TemplateMessage[]): string => {
     const given = arranged(templateMessages(template, conversation.messages));
-    const messages = withUntaughtTools(template, given, tools);
+    const messages = isHarmony(template.source) ? harmonyMessages(given) : withUntaughtTools(template, given, tools);
     if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
     const text = template.render(templateVariables(template, conversation, messages, tools, addGenerationPrompt), {
       now: conversation.now,
@@ -106,13 +109,22 @@ function templateVariables(
   return variables as Record<string, TemplateInput>;
 }
 
-/** A tool with the fields that vLLM shows, in its order: what is absent is null but for `strict`, what it does not know is left out. */
-function shownTool(tool: unknown): unknown {
-  const { type, function: definition } = (tool ?? {}) as { type?: unknown; function?: Record<string, unknown> | null };
-  if (typeof definition !== "object" || definition === null) return tool;
-  const { name, description = null, parameters = null, strict = null } = definition;
-  const shown = { name, description, parameters, ...(strict === null ? {} : { strict }) };
-  return { type: type ?? "function", function: shown };
+/** Tools with the fields that vLLM shows, in its order: what is absent is null but for `strict`, what it does not know is left out. */
+function shownTools(template: ChatTemplate): (tool: unknown) => unknown {
+  // gpt-oss's template takes it for a text.
+  const noDescription = isHarmony(template.source) ? "" : null;
+  return (tool) => {
+    const { type, function: given } = (tool ?? {}) as { type?: unknown; function?: Record<string, unknown> | null };
+    if (typeof given !== "object" || given === null) return tool;
+    const { name, description, parameters = null, strict = null } = given;
+    const shown = {
+      name,
+      description: description ?? noDescription,
+      parameters,
+      ...(strict === null ? {} : { strict }),
+    };
+    return { type: type ?? "function", function: shown };
+  };
 }
 
 /** Appends the sentinel to the text of the last message, or to its last part. */

@@ -5,20 +5,26 @@ export type { TemplateInput } from "../jinja/input.js";
 export { TOOL_FORMATS, type ToolFormat } from "../toolFormats.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
+export { begunMessage, HARMONY_ENDS, isHarmony, placeInMessage } from "./harmony.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export {
+  HARMONY_REASONING,
   isInsideReasoning,
   openThoughtIn,
   promptOpensReasoning,
   REASONING_TOKENS,
-  type ReasoningDelta,
   type ReasoningFormat,
-  type ReasoningOptions,
-  ReasoningParser,
   recogniseReasoning,
-  splitReasoning,
   USUAL_REASONING,
 } from "./reasoning.js";
+export {
+  createReplyParser,
+  parseReply,
+  type ReplyParser,
+  type ReplyPieces,
+  type ReplyStart,
+  type ReplySyntax,
+} from "./replyParser.js";
 export type { ConversationMessage } from "./templateMessages.js";
 export { contentParts, contentText, type TextPart } from "./templateMessages.js";
 export { type KeptTokens, keptTokens } from "./textThread.js";
@@ -30,7 +36,6 @@ export {
   createCallsOrTextParser,
   createToolParser,
   type ParsedToolCall,
-  parseToolCalls,
   recogniseToolFormat,
 } from "./toolCalls/toolCalls.js";
 export { type CallTexts, TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";

@@ -6,12 +6,11 @@ import {
   promptOpensReasoning,
   ReasoningParser,
   recogniseReasoning,
-  splitReasoning,
   USUAL_REASONING,
 } from "./reasoning.js";
 
 /** The text in pieces of `size`. */
-function streamed(text: string, size: number, startsInside: boolean, format = USUAL_REASONING) {
+function streamed(text: string, size: number, startsInside: boolean | "midway", format = USUAL_REASONING) {
   const parser = new ReasoningParser({ startsInside, format });
   const result = { reasoning: "", content: "" };
   for (let at = 0; at < text.length; at += size) {
@@ -42,13 +41,12 @@ describe("an answer", () => {
     ["", false, "", ""],
     ["", true, "", ""],
   ])("is taken apart whatever its pieces: %j", (text, startsInside, reasoning, content) => {
-    expect(splitReasoning(text, { startsInside })).toEqual({ reasoning, content });
-    for (const size of [1, 2, 3, 5, 8]) expect(streamed(text, size, startsInside)).toEqual({ reasoning, content });
+    for (const size of [1, 2, 3, 5, 8, 100]) expect(streamed(text, size, startsInside)).toEqual({ reasoning, content });
   });
 
   it("that goes on amid its thoughts keeps the white space it goes on with", () => {
     const parts = { reasoning: " well", content: "Yes." };
-    expect(splitReasoning(" well</think>\n\nYes.", { startsInside: "midway" })).toEqual(parts);
+    expect(streamed(" well</think>\n\nYes.", 100, "midway")).toEqual(parts);
   });
 
   it("streams what is certain at once", () => {
@@ -83,8 +81,8 @@ describe("thoughts of other families", () => {
     [framed, "Yes.", "", "Yes."],
     [framed, "<think>Hm.</think><response>", "Hm.", ""],
   ])("are taken apart whatever the pieces: %#", (format, text, reasoning, content) => {
-    expect(splitReasoning(text, { format })).toEqual({ reasoning, content });
-    for (const size of [1, 2, 3, 5, 8]) expect(streamed(text, size, false, format)).toEqual({ reasoning, content });
+    for (const size of [1, 2, 3, 5, 8, 100])
+      expect(streamed(text, size, false, format)).toEqual({ reasoning, content });
   });
 
   it("may have been opened by the prompt", () => {

@@ -1,5 +1,6 @@
 // What a model thinks before it answers, taken apart from the answer as it streams.
 
+import { HARMONY_TEXTS, isHarmony } from "./harmony.js";
 import { heldLength, TagSearch } from "./toolCalls/tagSearch.js";
 
 /** How a model marks its thoughts. */
@@ -9,10 +10,25 @@ export interface ReasoningFormat {
   closes: readonly [string, ...string[]];
   /** What the answer stands between. */
   answer?: { open: string; close: string };
+  /** Where each thought is a message of its own, of which a reply may have several: harmony.ts reads such replies. */
+  messages?: {
+    /** Stands between a thought and what follows it. */
+    next: string;
+    /** What an answer begins with. */
+    answers: readonly string[];
+  };
 }
+
+/** gpt-oss. */
+export const HARMONY_REASONING: ReasoningFormat = {
+  opens: [HARMONY_TEXTS.thoughts.open],
+  closes: [HARMONY_TEXTS.thoughts.close],
+  messages: { next: HARMONY_TEXTS.next, answers: HARMONY_TEXTS.answers },
+};
 
 /** One entry per notation; in the order in which templates are asked. */
 const REASONING_FORMATS: readonly { format: ReasoningFormat; isTaughtBy(source: string): boolean }[] = [
+  { format: HARMONY_REASONING, isTaughtBy: isHarmony },
   {
     // Magistral, Ministral 3.
     format: { opens: ["[THINK]"], closes: ["[/THINK]"] },
@@ -205,12 +221,4 @@ class AnswerFrame {
     this.held = "";
     return rest.trimStart() === this.marks.open ? "" : rest;
   }
-}
-
-/** Thoughts and answer of a whole text. */
-export function splitReasoning(text: string, options: ReasoningOptions = {}): ReasoningDelta {
-  const parser = new ReasoningParser(options);
-  const first = parser.push(text);
-  const rest = parser.flush();
-  return { reasoning: first.reasoning + rest.reasoning, content: first.content + rest.content };
 }

@@ -4,6 +4,7 @@ import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import { parseJson } from "../jinja/input.js";
 import { Dict, PythonError } from "../jinja/values.js";
 import { ConversationError } from "./errors.js";
+import { isHarmony } from "./harmony.js";
 
 /** A message as a request writes it; fields that vLLM does not show to a template are accepted and not shown. */
 export interface ConversationMessage {
@@ -23,6 +24,8 @@ export interface TemplateMessage {
   tool_calls?: unknown[];
   reasoning?: string;
   reasoning_content?: string;
+  /** Of gpt-oss: a third name for them. */
+  thinking?: string;
   /** Of a developer; of a system where templates want them there. */
   tools?: unknown;
 }
@@ -34,10 +37,13 @@ export interface TemplateMessage {
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
   const form = !template.usesContentParts ? "text" : template.mentions("[THINK]") ? "parts with thoughts" : "parts";
-  // Ministral's asks how long it is.
-  const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") ? "" : null;
+  const harmony = isHarmony(template.source);
+  // Ministral's asks how long it is, that of gpt-oss what it holds.
+  const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") || harmony ? "" : null;
   const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
   if (SHORT_IDS.test(template.source)) shortenCallIds(result);
+  // What the system says later is left out without a word.
+  if (harmony && result.slice(1).some(isSystem)) return systemFirst(result);
   const hasDeveloper = result.some((message) => message.role === "developer");
   return hasDeveloper && !template.mentions("developer") ? systemFirst(result) : result;
 }

@@ -6,9 +6,9 @@ import type { ToolFormat } from "../toolFormats.js";
 import type { TurnInspection } from "../types/inspection.js";
 import { renderConversation } from "./conversation.js";
 import { ConversationError } from "./errors.js";
-import { promptOpensReasoning, type ReasoningFormat, splitReasoning } from "./reasoning.js";
+import { promptOpensReasoning, type ReasoningFormat } from "./reasoning.js";
+import { parseReply } from "./replyParser.js";
 import type { ConversationMessage } from "./templateMessages.js";
-import { parseToolCalls } from "./toolCalls/toolCalls.js";
 import { TOOL_SYNTAX } from "./toolCalls/toolSyntax.js";
 
 export interface ProbedModel {
@@ -47,13 +47,14 @@ export function probeTurns(model: ProbedModel): TurnInspection[] {
     const probed = probeTurn(model, turn, before, reply, after, tools);
     if (probed !== null) probes.push(probed);
   };
-  probe("a reply", [question], ANSWER, next);
-  probe("a reply with white space around it", [question], ` ${ANSWER}\n`, next);
-  if (thinks) probe("a reply with thoughts", [question], withThoughts(model.reasoning!, ANSWER), next);
+  const answer = asAnswer(model.reasoning, ANSWER);
+  probe("a reply", [question], answer, next);
+  probe("a reply with white space around it", [question], asAnswer(model.reasoning, ` ${ANSWER}\n`), next);
+  if (thinks) probe("a reply with thoughts", [question], withThoughts(model.reasoning!, answer), next);
   if (model.toolFormat === null) return probes;
   const call = callText(model);
   const called = thinks ? withThoughts(model.reasoning!, call) : call;
-  const answered = thinks ? withThoughts(model.reasoning!, ANSWER) : ANSWER;
+  const answered = thinks ? withThoughts(model.reasoning!, answer) : answer;
   probe("a tool call", [question], called, result, true);
   const turns = [question, messageOf(model, called), result];
   probe("the reply after a tool call", turns, answered, next, true);
@@ -97,8 +98,14 @@ function firstDifference(a: string, b: string): number {
   return at;
 }
 
+/** Behind its header, where replies are messages. */
+function asAnswer(reasoning: ReasoningFormat | null, text: string): string {
+  return (reasoning?.messages?.answers[0] ?? "") + text;
+}
+
 /** As models write them: tags stand on lines of their own. */
-function withThoughts({ opens: [open], closes: [close] }: ReasoningFormat, answer: string): string {
+function withThoughts({ opens: [open], closes: [close], messages }: ReasoningFormat, answer: string): string {
+  if (messages !== undefined) return open + THOUGHTS + close + messages.next + answer;
   const isTag = open.startsWith("<");
   return isTag ? `${open}\n${THOUGHTS}\n${close}\n\n${answer}` : `${open}${THOUGHTS}${close}${answer}`;
 }
@@ -115,11 +122,8 @@ function callText({ toolFormat, template }: ProbedModel): string {
 
 /** The message that a reply is answered as, and that comes back with the next request. */
 function messageOf({ reasoning: format, toolFormat }: ProbedModel, reply: string): ConversationMessage {
-  const { reasoning, content: said } =
-    format === null ? { reasoning: "", content: reply } : splitReasoning(reply, { format });
-  const offered = new Map([["add", TOOL.function.parameters]]);
-  const { content, toolCalls } =
-    toolFormat === null ? { content: said, toolCalls: [] } : parseToolCalls(toolFormat, said, offered);
+  const offeredTools = new Map([["add", TOOL.function.parameters]]);
+  const { reasoning, content, toolCalls } = parseReply(reply, { reasoning: format, toolFormat, offeredTools });
   const message: ConversationMessage = {
     role: "assistant",
     content: toolCalls.length > 0 && content === "" ? null : content,

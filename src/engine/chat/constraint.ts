@@ -4,7 +4,7 @@ import { AnnealError, ValidationError } from "../../errors.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
-import type { Constraint, JsonFormat, SingleConstraint, Thoughts } from "../../structuredOutputs/index.js";
+import type { Constraint, JsonFormat, PlainConstraint, SingleConstraint, Thoughts } from "../../structuredOutputs/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
 
@@ -24,13 +24,22 @@ const PLAIN: JsonFormat = {
 };
 
 /** The constraint of a request, or null. The schema has seen to it that there is one at most. */
-export function constraintOf(request: ChatRequest): RequestConstraint | null {
+export function constraintOf(request: ChatRequest): RequestConstraint<PlainConstraint> | null {
   return fromResponseFormat(request.response_format) ?? fromStructuredOutputs(request.structured_outputs);
 }
 
 /** The JSON that the text of a reply must be, or null. */
 export function jsonFormOf({ response_format: format }: ChatRequest): RequestConstraint<SingleConstraint> | null {
   return format?.type === "structural_tag" ? null : fromResponseFormat(format);
+}
+
+/** The same behind one of `heads`, where there are any. */
+export function behind<C extends PlainConstraint>(
+  heads: readonly string[] | undefined,
+  wanted: RequestConstraint<C>,
+): RequestConstraint<C | SingleConstraint> {
+  if (heads === undefined || heads.length === 0) return wanted;
+  return { ...wanted, constraint: { kind: "headed", heads, of: wanted.constraint } };
 }
 
 /** What a reply must be that is calls, or has the form instead. */
@@ -67,7 +76,7 @@ function fromResponseFormat(format: ChatRequest["response_format"]): RequestCons
   }
 }
 
-function fromStructuredOutputs(outputs: ChatRequest["structured_outputs"]): RequestConstraint | null {
+function fromStructuredOutputs(outputs: ChatRequest["structured_outputs"]): RequestConstraint<PlainConstraint> | null {
   if (outputs === undefined) return null;
   const format: JsonFormat = {
     whitespacePattern: outputs.whitespace_pattern ?? null,
@@ -76,7 +85,7 @@ function fromStructuredOutputs(outputs: ChatRequest["structured_outputs"]): Requ
     anyOrder: outputs.any_order ?? false,
   };
   const field = "structured_outputs";
-  const from = (key: string, constraint: Constraint): RequestConstraint => ({
+  const from = (key: string, constraint: PlainConstraint): RequestConstraint<PlainConstraint> => ({
     field,
     constraint,
     locate: (path) => (path[0] === "whitespace_pattern" ? [field, ...path] : [field, key, ...path]),

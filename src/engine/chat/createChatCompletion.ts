@@ -13,7 +13,7 @@ import { cacheSalt } from "../core/access.js";
 import type { ServedModel } from "../core/resolve.js";
 import { ChunkStream } from "./chunks.js";
 import { completion } from "./completion.js";
-import { compileConstraint, constraintOf, type RequestConstraint } from "./constraint.js";
+import { behind, compileConstraint, constraintOf, type RequestConstraint } from "./constraint.js";
 import type { ChatCall, ChatHost } from "./host.js";
 import type { PreparedChat } from "./preparedChat.js";
 import { renderPrompt, templateOf } from "./prompt.js";
@@ -63,7 +63,7 @@ async function prepareChat(
   const byDefault = defaultMaxTokens(served, host.samplingDefaults);
   const limits = { context: base.loop.contextLength, byDefault, lowersMaxTokens };
   const prompt = await renderPrompt(request, base, limits, signal);
-  const plan = planReply(host, request, templateOf(request, base), base.tokenizer, prompt.thought);
+  const plan = planReply(host, request, templateOf(request, base), base.tokenizer, prompt);
   const maxTokens = maxOutputTokens(request, prompt.tokens.length, limits);
   const settings = {
     ...samplingSettings(request, served, host.samplingDefaults, maxTokens),
@@ -105,7 +105,7 @@ async function prepareChat(
     continuousUsage: (request.stream_options?.include_usage && request.stream_options.continuous_usage_stats) ?? false,
     samplingRecord: trained === null ? null : nonNeutralSettings(request, settings, plan.heldCalls),
     readsReply: plan.reasoning !== null || plan.toolFormat !== null,
-    newReader: () => new ReplyReader(plan, prompt.thought, request.stream),
+    newReader: () => new ReplyReader(plan, prompt, request.stream),
     newThoughtTokens: marks === null ? null : () => new ThoughtTokens(base.tokenizer, marks, prompt.thought !== null),
   };
 }
@@ -151,12 +151,18 @@ async function replyRules(
     throw ValidationError.at(asked.field, "cannot be combined with a tool_choice that asks for calls");
   }
   // Where calls are asked for there is no text that a response_format could be of.
-  const wanted = plan.heldCalls?.constraint ?? asked;
+  const wanted = plan.heldCalls?.constraint ?? (asked && behind(plan.heads?.answer, asked));
   if (wanted === null) return { grammar: null };
   if (plan.reasoning === null) return { grammar: await compile(wanted, null) };
-  const { opens, closes } = plan.reasoning;
-  if (thought !== null) return { grammar: await compile(wanted, { begin: "open", opens, closes }) };
-  const grammar = await compile(wanted, { begin: "possible", opens, closes });
+  const { opens, closes, messages } = plan.reasoning;
+  const begin = thought === null ? "possible" : "open";
+  if (messages !== undefined) {
+    // The prompt has begun the answer already; elsewhere the model chooses by the header that it writes first.
+    if (plan.heads?.answer.length === 0) return { grammar: await compile(wanted, null) };
+    return { grammar: await compile(wanted, { begin, opens, closes, next: messages.next }) };
+  }
+  const grammar = await compile(wanted, { begin, opens, closes });
+  if (begin === "open") return { grammar };
   return { grammar, thoughtIds: host.grammar.thoughtIds(base, opens) };
 }
 

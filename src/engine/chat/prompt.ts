@@ -3,6 +3,7 @@
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
+  begunMessage,
   type ChatTemplate,
   type Conversation,
   ConversationError,
@@ -25,6 +26,8 @@ export interface RenderedPrompt {
   tokens: number[];
   /** What of a thought these tokens end in, so that the reply goes on with it; null: none is open. */
   thought: string | null;
+  /** Of the message that these tokens end in, as `begunMessage` gives it; null: replies are no such messages. */
+  begun: string | null;
   /** Whether messages and tools alone make these tokens, at any time: training can then render them again. */
   isPlain: boolean;
   /** Role of the message that the model writes. */
@@ -74,6 +77,7 @@ export async function renderPrompt(
   return {
     tokens,
     thought: openThought(left, goesOn ? contentText(last.content, "messages") : "", reasoning),
+    begun: reasoning.messages === undefined ? null : begunMessage(left),
     isPlain:
       kept === null &&
       template === base.template &&
@@ -95,7 +99,8 @@ function opensIn(text: string, { opens }: ReasoningFormat): number {
 
 /** `continued`: the answer that the prompt ends with, to be gone on with. */
 function openThought(prompt: string, continued: string, reasoning: ReasoningFormat): string | null {
-  if (!promptOpensReasoning(prompt, reasoning) && !isInsideReasoning(continued, reasoning)) return null;
+  const mayBeOpen = promptOpensReasoning(prompt, reasoning) || isInsideReasoning(continued, reasoning);
+  if (!mayBeOpen && reasoning.messages === undefined) return null;
   return openThoughtIn(prompt, reasoning);
 }
 

@@ -3,10 +3,12 @@
 import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
-  type CallTexts,
   type ChatTemplate,
+  HARMONY_REASONING,
   type OfferedTools,
+  placeInMessage,
   type ReasoningFormat,
+  type ReplyStart,
   recogniseReasoning,
   recogniseToolFormat,
   TOOL_SYNTAX,
@@ -14,7 +16,7 @@ import {
   type ToolFormat,
   USUAL_REASONING,
 } from "../../text/index.js";
-import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
+import { behind, callsOrForm, constraintOf, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import type { ChatHost } from "./host.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 import { type CallMode, callMode, offeredTools } from "./toolChoice.js";
@@ -26,12 +28,22 @@ export interface ReplyPlan {
   toolFormat: ToolFormat | null;
   /** The functions that may be called. */
   offeredTools: OfferedTools;
+  /** Whether what it says has a form, unless it calls. */
+  isFormed: boolean;
   /** Calls after the first whole one are dropped. */
   onlyOneCall: boolean;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
   needsSpecialTokens: boolean;
+  /** What stands before an answer and before a call that the reply must consist of, where replies are messages; else null. */
+  heads: ReplyHeads | null;
   /** Calls that are held to what the tools declare; null: none has to be made, and what is called is as the model likes. */
   heldCalls: HeldCalls | null;
+}
+
+/** One of each list; of an empty one nothing. */
+export interface ReplyHeads {
+  answer: readonly string[];
+  call: readonly string[];
 }
 
 export interface HeldCalls {
@@ -42,19 +54,17 @@ export interface HeldCalls {
   beginnings: readonly string[];
 }
 
-/**
- * `thought`: what of a thought the prompt ends in, or null.
- * @throws ValidationError when calls are asked for and cannot be read.
- */
+/** @throws ValidationError when calls are asked for and cannot be read, or a form from where none can begin. */
 export function planReply(
   host: ChatHost,
   request: ChatRequest,
   template: Pick<ChatTemplate, "source">,
   tokenizer: Tokenizer,
-  thought: string | null,
+  start: ReplyStart,
 ): ReplyPlan {
-  const reasoning = recogniseReasoning(template.source) ?? (thought === null ? null : USUAL_REASONING);
   const format = host.toolParser === "auto" ? recogniseToolFormat(template.source) : host.toolParser;
+  const shown = format === "harmony" ? HARMONY_REASONING : recogniseReasoning(template.source);
+  const reasoning = shown ?? (start.thought === null ? null : USUAL_REASONING);
   const known = format === "none" ? null : format;
   const tools = offeredTools(request);
   const byDefault = tools.length > 0 && known !== null ? "auto" : "none";
@@ -62,27 +72,58 @@ export function planReply(
   if (choice !== "none" && known === null) throw noToolParser(host.toolParser);
   const toolFormat = choice === "none" ? null : known;
   const several = request.parallel_tool_calls === undefined || request.parallel_tool_calls === true;
+  const form = constraintOf(request);
+  const isHeld = toolFormat !== null && (choice !== "auto" || jsonFormOf(request) !== null);
+  const heads = reasoning === null ? null : replyHeads(reasoning, start, isHeld ? "tool_choice" : form?.field);
   return {
     reasoning,
     toolFormat,
     offeredTools: new Map(tools.map((tool) => [tool.function.name, tool.function.parameters])),
+    isFormed: form !== null && (choice === "none" || choice === "auto"),
     onlyOneCall: !several,
     needsSpecialTokens: marks(reasoning, toolFormat).some((mark) => {
       const id = tokenizer.tokenToId(mark);
       return id !== null && tokenizer.specialIds.has(id);
     }),
-    heldCalls:
-      toolFormat === null ? null : heldCalls(request, choice, TOOL_SYNTAX[toolFormat].texts(template.source), several),
+    heads,
+    heldCalls: isHeld ? heldCalls(request, choice, toolFormat, template.source, several, heads) : null,
   };
 }
 
+/** `field`: what of the request holds the reply to something; undefined: nothing does. */
+function replyHeads(
+  { closes, messages }: ReasoningFormat,
+  { thought, begun }: ReplyStart,
+  field: string | undefined,
+): ReplyHeads | null {
+  if (messages === undefined) return null;
+  const place = placeInMessage(begun ?? "");
+  const isOpen = place === "text" && thought === null;
+  if (isOpen) return { answer: [], call: closes.map((close) => close + messages.next) };
+  if (field !== undefined && (place === "header" || place === "end")) {
+    const message =
+      "needs a prompt that ends where a message of the assistant, or its text, begins: the chat template's does not";
+    throw ValidationError.at(field, message, "not_supported");
+  }
+  return { answer: messages.answers, call: [] };
+}
+
 /** A text has a form only if it is one: where calls are as the model likes, they may come instead of it. */
-function heldCalls(request: ChatRequest, choice: CallMode, texts: CallTexts, several: boolean): HeldCalls | null {
-  const form = choice === "auto" ? jsonFormOf(request) : null;
-  if (choice === "auto" && form === null) return null;
+function heldCalls(
+  request: ChatRequest,
+  choice: CallMode,
+  format: ToolFormat,
+  templateSource: string,
+  several: boolean,
+  heads: ReplyHeads | null,
+): HeldCalls {
+  const texts = TOOL_SYNTAX[format].texts(templateSource);
+  const asked = choice === "auto" ? jsonFormOf(request) : null;
   const tools = offeredTools(request);
   const name = typeof choice === "object" ? choice.name : null;
-  const calls = toolCallConstraint(texts, tools, name, several, request.tools);
+  const ofCalls = format === "harmony" ? heads?.call : heads?.answer;
+  const calls = behind(ofCalls, toolCallConstraint(texts, tools, name, several, request.tools));
+  const form = asked && behind(heads?.answer, asked);
   return {
     constraint: form === null ? calls : callsOrForm(calls, form),
     areForced: form === null,

@@ -6,18 +6,22 @@ import type { ReasoningFormat, Tokenizer } from "../../text/index.js";
 export interface ThoughtMarks {
   opens: readonly (readonly number[])[];
   closes: readonly (readonly number[])[];
+  /** Whether more may follow, later in the reply. */
+  areSeveral: boolean;
 }
 
-export function thoughtMarks(tokenizer: Tokenizer, { opens, closes }: ReasoningFormat): ThoughtMarks {
+export function thoughtMarks(tokenizer: Tokenizer, { opens, closes, messages }: ReasoningFormat): ThoughtMarks {
   const tokens = (mark: string) => tokenizer.encode(mark);
-  return { opens: opens.map(tokens), closes: closes.map(tokens) };
+  return { opens: opens.map(tokens), closes: closes.map(tokens), areSeveral: messages !== undefined };
 }
 
 /** Counts the thoughts of one choice as its tokens come. The marks around them count as neither thoughts nor answer. */
 export class ThoughtTokens {
   private state: "before" | "inside" | "after";
-  /** Since the beginning, or since the thoughts' own. */
+  /** Since the beginning, or since the thoughts' own, or their last end. */
   private readonly tokens: number[] = [];
+  /** Of thoughts that have ended, where more may follow. */
+  private ended = 0;
   private text = "";
   private hasAnswered = false;
 
@@ -41,8 +45,9 @@ export class ThoughtTokens {
   /** So far. */
   get count(): number {
     if (this.text === "") return 0;
+    if (this.ended > 0 && this.state === "before") return this.ended;
     const isMarked = this.state === "after" || (this.state === "inside" && !this.hasAnswered);
-    return isMarked ? this.tokens.length : this.spanned();
+    return isMarked ? this.ended + this.tokens.length : this.spanned();
   }
 
   private take(id: number): void {
@@ -53,6 +58,10 @@ export class ThoughtTokens {
     if (mark === undefined) return;
     tokens.length -= state === "before" ? tokens.length : mark.length;
     this.state = state === "before" ? "inside" : "after";
+    if (this.state === "inside" || !marks.areSeveral) return;
+    this.ended += tokens.length;
+    tokens.length = 0;
+    this.state = "before";
   }
 
   /** Where a mark is joined to what stands beside it: the tokens that as much text takes. */

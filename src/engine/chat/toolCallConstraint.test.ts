@@ -1,15 +1,10 @@
 import { describe, expect, test } from "vitest";
+import { parseToolCalls } from "../../../test/fixtures/toolParsing.js";
 import { matches } from "../../../test/grammar/irMatcher.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import { parseJsonText } from "../../json.js";
 import { constraintGrammar } from "../../structuredOutputs/constraint.js";
-import {
-  createCallsOrTextParser,
-  parseToolCalls,
-  TOOL_FORMATS,
-  TOOL_SYNTAX,
-  type ToolFormat,
-} from "../../text/index.js";
+import { createCallsOrTextParser, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
 import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
@@ -40,6 +35,15 @@ const offered = new Map<string, unknown>([
 
 /** What a template of the format holds where it has a choice, and calls as models of the family write them. */
 const written: Record<ToolFormat, { template: string; good: string; two: string; bad: string[] }> = {
+  harmony: {
+    template: "",
+    good: '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"label": "x\\"y", "count": 2, "exact": true}',
+    two: '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"count": 2}<|call|><|start|>assistant<|channel|>commentary to=functions.stop <|constrain|>json<|message|>{}',
+    bad: [
+      '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"count": -2}',
+      "<|channel|>commentary to=functions.other <|constrain|>json<|message|>{}",
+    ],
+  },
   hermes: {
     template: "",
     good: '<tool_call>\n{"name": "add", "arguments": {"label": "x\\"y", "count": 2, "exact": true}}\n</tool_call>',

@@ -19,7 +19,7 @@ import type { ContentHash } from "../../weights/contentHash.js";
 import { type EmbeddingSpec, noModelFolder, readEmbeddingFolder, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { diagnostics } from "./diagnostics.js";
-import { type GenerationDefaults, readGenerationDefaults } from "./generationDefaults.js";
+import { type GenerationDefaults, readGenerationDefaults, withReplyEnds } from "./generationDefaults.js";
 import { planPages, planRecurrentStates } from "./memoryPlan.js";
 import { type OpenedWeights, openWeights } from "./openedWeights.js";
 import { embeddedModel, type ResolvedOptions } from "./options.js";
@@ -186,7 +186,7 @@ export async function loadBaseModel(
       contextLength: loop.contextLength,
       tokenizer,
       template,
-      generationConfig,
+      generationConfig: withReplyEnds(generationConfig, template, tokenizer),
       embedding,
       ...hashed,
       device,

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { ggufGenerationConfig } from "../../gguf/ggufConfig.js";
 import { isGguf, readGguf } from "../../gguf/ggufFile.js";
 import { type SamplingName, samplingNumbers } from "../../samplingNumbers.js";
+import { type ChatTemplate, HARMONY_ENDS, isHarmony, type Tokenizer } from "../../text/index.js";
 import { JsonFields } from "../../weights/jsonFields.js";
 
 /** What a model folder says about sampling. */
@@ -41,4 +42,15 @@ export async function readGenerationDefaults(folder: string): Promise<Generation
     max_new_tokens: number("max_new_tokens", 1, Number.MAX_SAFE_INTEGER),
     eos_token_id: ends.length > 0 ? ends : ids(config, "eos_token_id"),
   };
+}
+
+/** The same with the tokens that the template's replies end with, which not every folder and few GGUF files name. */
+export function withReplyEnds(
+  defaults: GenerationDefaults,
+  template: Pick<ChatTemplate, "source"> | null,
+  tokenizer: Pick<Tokenizer, "tokenToId">,
+): GenerationDefaults {
+  if (template === null || !isHarmony(template.source)) return defaults;
+  const ends = HARMONY_ENDS.map((end) => tokenizer.tokenToId(end)).filter((id) => id !== null);
+  return { ...defaults, eos_token_id: [...new Set([...defaults.eos_token_id, ...ends])] };
 }

@@ -11,7 +11,7 @@ import type { ModelOptions } from "../../types/options.js";
 import { openWeightFiles, readModelConfig } from "../../weights/index.js";
 import { partsBesideText } from "../../weights/partsBesideText.js";
 import { findFolder, loadText } from "./baseModel.js";
-import { readGenerationDefaults } from "./generationDefaults.js";
+import { readGenerationDefaults, withReplyEnds } from "./generationDefaults.js";
 import { pagesOfContext } from "./memoryPlan.js";
 import { openWeights } from "./openedWeights.js";
 import { embeddedModel, resolveOptions } from "./options.js";
@@ -34,7 +34,7 @@ export async function inspectModel(model: string, loaded: HowLoaded = {}): Promi
       hint: "open an engine with it and ask for embeddings, or take it as a reward model: reward: onnxReward(folder)",
     });
   }
-  const [{ tokenizer, template }, { eos_token_id: ends }, config] = await Promise.all([
+  const [{ tokenizer, template }, defaults, config] = await Promise.all([
     loadText(folder),
     readGenerationDefaults(folder),
     readModelConfig(folder),
@@ -43,6 +43,7 @@ export async function inspectModel(model: string, loaded: HowLoaded = {}): Promi
     const weights = await inspectWeights(runtime, { path: folder, ...loaded });
     const reasoning = template && recogniseReasoning(template.source);
     const toolFormat = template && recogniseToolFormat(template.source);
+    const ends = withReplyEnds(defaults, template, tokenizer).eos_token_id;
     const endIds = new Set([...(tokenizer.eosId === null ? [] : [tokenizer.eosId]), ...ends]);
     const endTexts = Array.from(endIds, (id) => tokenizer.tokenText(id));
     const { specialTokens } = tokenizer;

@@ -13,7 +13,7 @@ import type { EngineOptions, ModelOptions, TinkerOptions } from "../../types/opt
 import { openWeightFiles, readAdapterFolder, readModelConfig } from "../../weights/index.js";
 import { modelSpec } from "../../weights/modelSpec.js";
 import { type BaseModel, baseModelId, findFolder, loadText } from "./baseModel.js";
-import { readGenerationDefaults } from "./generationDefaults.js";
+import { readGenerationDefaults, withReplyEnds } from "./generationDefaults.js";
 import { type ResolvedOptions, resolveOptions } from "./options.js";
 
 /** Where an engine's models are computed. */
@@ -100,7 +100,7 @@ export async function loadRemoteBase(
     contextLength,
     tokenizer,
     template,
-    generationConfig,
+    generationConfig: withReplyEnds(generationConfig, template, tokenizer),
     embedding: null,
     hash: await hashOf(folder),
     stamp: null,

@@ -1,4 +1,5 @@
-// `name[ARGS]{...}`, `name[CALL_ID]id[ARGS]{...}` or `name{...}`: a name, and its arguments as JSON.
+// `name[ARGS]{...}`, `name[CALL_ID]id[ARGS]{...}` or `name{...}`: a name, and its arguments as JSON; or these alone, of a function
+// that is known already.
 
 import { isJson } from "../../json.js";
 import { ProgramReader, type Reading } from "./callReader.js";
@@ -6,11 +7,24 @@ import { ProgramReader, type Reading } from "./callReader.js";
 export class NamedCallReader extends ProgramReader {
   private json = "";
 
+  /** `known`: the name, where only the arguments are to be read. */
+  constructor(private readonly known: string | null = null) {
+    super();
+  }
+
   override isSound(): boolean {
     return isJson(this.json);
   }
 
   protected *read(): Reading {
+    const name = this.known ?? (yield* this.nameAndMarks());
+    yield* this.skipSpace();
+    if (!this.at("{")) this.fail();
+    this.name = name;
+    yield* this.object();
+  }
+
+  private *nameAndMarks(): Reading<string> {
     const name = yield* this.word(/[^\s[\]{}"]/);
     if (name === "") this.fail();
     yield* this.skipSpace();
@@ -22,9 +36,7 @@ export class NamedCallReader extends ProgramReader {
       else if (mark !== "ARGS") this.fail();
       yield* this.skipSpace();
     }
-    if (!this.at("{")) this.fail();
-    this.name = name;
-    yield* this.object();
+    return name;
   }
 
   /** Ends at its last character. */

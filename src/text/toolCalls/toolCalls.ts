@@ -39,21 +39,9 @@ export function createCallsOrTextParser(
   offered: OfferedTools,
   beginnings: readonly string[],
 ): ToolParser {
+  const ofItsOwn = TOOL_SYNTAX[format].callsOrTextParser?.(asTheyCome, offered);
+  if (ofItsOwn !== undefined) return ofItsOwn;
   // What begins as JSON does may go on as another JSON text than a call.
   const isCertain = beginnings.every((beginning) => !beginning.startsWith("{"));
   return new CallsOrText(createToolParser(format, asTheyCome && isCertain, offered), beginnings);
-}
-
-/** Content and calls of a whole answer. */
-export function parseToolCalls(
-  format: ToolFormat,
-  text: string,
-  offered: OfferedTools | null = null,
-): { content: string; toolCalls: ParsedToolCall[] } {
-  const parser = createToolParser(format, false, offered);
-  const deltas = [parser.push(text), parser.flush()];
-  const toolCalls = deltas
-    .flatMap((delta) => delta.toolCalls)
-    .map(({ name, arguments: given }) => ({ name: name!, arguments: given }));
-  return { content: deltas.map((delta) => delta.content).join(""), toolCalls };
 }

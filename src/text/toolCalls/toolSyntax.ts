@@ -1,6 +1,7 @@
 // How models write tool calls: one entry per format, with all that the rest of the engine asks about it.
 
 import type { ToolFormat } from "../../toolFormats.js";
+import { HARMONY_MARKS, HARMONY_TEXTS, HarmonyParser, isHarmony } from "../harmony.js";
 import type { CallReader } from "./callReader.js";
 import { JsonCallReader } from "./jsonCallReader.js";
 import { LlamaToolParser, PYTHON_TAG } from "./llamaToolParser.js";
@@ -30,6 +31,8 @@ export interface ToolSyntax {
   /** What the template writes, where it has a choice. */
   texts(templateSource: string): CallTexts;
   parser(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
+  /** Where each part of an answer says whether it is a call: reads one whose text has a form, whatever that holds. */
+  callsOrTextParser?(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
 }
 
 const quotedName = (name: string): string => JSON.stringify(name).slice(1, -1);
@@ -57,6 +60,19 @@ const jsonReader = (): CallReader => new JsonCallReader();
 
 /** A new one is named in ../../toolFormats.ts, before those whose marks its template shows as well. */
 export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
+  /** `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{...}<|call|>`: gpt-oss. */
+  harmony: {
+    isTaughtBy: isHarmony,
+    marks: HARMONY_MARKS,
+    // The mark behind a call ends the reply, so that it has one call.
+    texts: () => ({
+      ...{ open: "", head: HARMONY_TEXTS.call, style: "json_arguments", tail: "" },
+      ...{ between: HARMONY_TEXTS.callEnd + HARMONY_TEXTS.next, close: "" },
+    }),
+    parser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered }),
+    callsOrTextParser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered, isFormed: true }),
+  },
+
   /** `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3.5, Qwen3-Coder. */
   qwen3_coder: {
     isTaughtBy: (source) =>
