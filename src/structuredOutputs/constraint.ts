@@ -133,11 +133,7 @@ function constraintExpr(
   }
 }
 
-function headedExpr(
-  rules: RuleBook,
-  constraint: PlainConstraint,
-  specialTokens: ReadonlyMap<string, number>,
-): Expr {
+function headedExpr(rules: RuleBook, constraint: PlainConstraint, specialTokens: ReadonlyMap<string, number>): Expr {
   if (constraint.kind !== "grammar") return constraintExpr(rules, constraint, specialTokens);
   const { rules: own, start } = ebnfToExpr(constraint.source);
   return rules.adopt(own.finish(start));

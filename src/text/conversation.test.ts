@@ -57,7 +57,7 @@ describe("a request's conversation", () => {
   const files = [
     ...["chatml", "qwen_thinking", "llama3_tools", "mistral_strict", "deepseek", "phi", "command_r_rag"],
     ...["qwen3_5", "granite_thinking", "ministral", "smollm", "gemma_parts"],
-    ...["qwen3_5_small", "granite_response", "granite4", "phi4"],
+    ...["qwen3_5_small", "granite_response", "granite4", "phi4", "harmony"],
   ];
   /** Their templates show no tools or no calls, so that anneal does. */
   const untaught = ["phi", "smollm", "gemma_parts", "granite_response"];
@@ -71,7 +71,7 @@ describe("a request's conversation", () => {
       const differs =
         ["a developer", "contents in parts", "nothing said"].includes(title) ||
         (untaught.includes(name) && usesTools) ||
-        (name === "ministral" && title === "reasoning apart");
+        (["ministral", "harmony"].includes(name) && title === "reasoning apart");
       if (differs || (expected.text === undefined && expected.raised === null)) continue;
       const conversation: Conversation = {
         messages: asRequest(messages),
@@ -120,6 +120,82 @@ describe("families whose templates leave something to others", () => {
   ];
   const rendered = (name: string, conversation: Partial<Conversation>) =>
     renderConversation(readTemplate(name), { messages: turns, now: new Date("2026-11-06T15:04:05Z"), ...conversation });
+
+  describe("gpt-oss", () => {
+    const harmony = readTemplate("harmony");
+    const shownOf = (messages: ConversationMessage[], more: Partial<Conversation> = {}) => {
+      const text = renderConversation(harmony, { messages, now: new Date("2026-11-06T15:04:05Z"), ...more });
+      return text.slice(text.indexOf("<|end|>") + "<|end|>".length);
+    };
+    const question = { role: "user", content: "Go" };
+    const asked = "<|start|>user<|message|>Go<|end|>";
+    const called = (name: string, given = "{}") =>
+      `<|start|>assistant to=functions.${name}<|channel|>commentary json<|message|>${given}<|call|>`;
+    const answer = (name: string, text: string) =>
+      `<|start|>functions.${name} to=assistant<|channel|>commentary<|message|>"${text}"<|end|>`;
+
+    it("has its thoughts where its template reads them", () => {
+      const turn = { role: "assistant", content: null, tool_calls: [call("f", "{}")], reasoning: "Hm." };
+      const thought = "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|>";
+      const result = { role: "tool", tool_call_id: "a", content: "one" };
+      const rest = `${called("f")}${answer("f", "one")}<|start|>assistant`;
+      expect(shownOf([question, turn, result])).toBe(asked + thought + rest);
+      expect(shownOf([question, { ...turn, reasoning: "" }, result])).toBe(asked + rest);
+      expect(shownOf([question, { ...turn, reasoning: undefined, reasoning_content: "Hm." }, result])).toBe(
+        asked + thought + rest,
+      );
+      const last = { role: "assistant", content: "Done.", reasoning: "Hm." };
+      const final = "<|start|>assistant<|channel|>final<|message|>Done.<|return|>";
+      expect(shownOf([question, last], { addGenerationPrompt: false })).toBe(asked + thought + final);
+      expect(shownOf([question, last], { continueFinalMessage: true })).toBe(
+        asked + thought + final.slice(0, -"<|return|>".length),
+      );
+    });
+
+    it("has a text beside a call among its thoughts, which alone the template shows there", () => {
+      const turn = { role: "assistant", content: "I ask.", tool_calls: [call("f", "{}")] };
+      const thought = (text: string) => `${asked}<|start|>assistant<|channel|>analysis<|message|>${text}<|end|>`;
+      expect(shownOf([question, turn])).toBe(`${thought("I ask.")}${called("f")}<|start|>assistant`);
+      const both = shownOf([question, { ...turn, reasoning: "Hm." }]);
+      expect(both).toBe(`${thought("Hm.\n\nI ask.")}${called("f")}<|start|>assistant`);
+    });
+
+    it("has each of several calls before what its tool answered", () => {
+      const calls = [
+        { ...call("f", '{"x": 1}'), id: "a" },
+        { ...call("g", "{}"), id: "b" },
+      ];
+      const turn = { role: "assistant", content: null, tool_calls: calls };
+      const results = [
+        { role: "tool", tool_call_id: "b", content: "two" },
+        { role: "tool", tool_call_id: "a", content: "one" },
+      ];
+      const expected = `${asked}${called("f", '{"x": 1}')}${answer("f", "one")}${called("g")}${answer("g", "two")}<|start|>assistant`;
+      expect(shownOf([question, turn, ...results])).toBe(expected);
+      const nameless = [
+        { role: "tool", content: "one" },
+        { role: "tool", content: "two" },
+      ];
+      expect(shownOf([question, turn, ...nameless])).toBe(expected);
+    });
+
+    it("is told of functions that have no description, and all that the system says", () => {
+      const tools = [{ type: "function", function: { name: "f" } }];
+      expect(shownOf([question], { tools })).toContain("\n// \ntype f = () => any;\n");
+      const instructions = (text: string) => `<|start|>developer<|message|># Instructions\n\n${text}\n\n<|end|>`;
+      const said = (role: string, content: string) => ({ role, content });
+      expect(shownOf([said("developer", "One."), question])).toContain(instructions("One."));
+      expect(shownOf([said("system", "One."), said("developer", "Two."), question])).toContain(
+        instructions("One.\n\nTwo."),
+      );
+      expect(shownOf([question, said("system", "One.")])).toContain(instructions("One."));
+    });
+
+    it("thinks as hard as the request says", () => {
+      const text = renderConversation(harmony, { messages: [question], reasoningEffort: "high" });
+      expect(text).toContain("Reasoning: high\n");
+    });
+  });
 
   it("Gemma: as Google's documents write it", () => {
     const text = rendered("gemma_parts", { tools: [tool("f")], addGenerationPrompt: true });

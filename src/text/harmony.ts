@@ -18,7 +18,9 @@ const [START, CHANNEL, CONSTRAIN, MESSAGE] = ["<|start|>", "<|channel|>", "<|con
 /** What a reply ends with; `CALL` also a call. */
 export const HARMONY_ENDS = ["<|return|>", "<|call|>"] as const;
 const [RETURN, CALL] = HARMONY_ENDS;
-const END = "<|end|>";
+/** Of a message, behind which the reply goes on. */
+export const HARMONY_MESSAGE_END = "<|end|>";
+const END = HARMONY_MESSAGE_END;
 
 /** Each is a token. */
 export const HARMONY_MARKS: readonly string[] = [START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN];
@@ -31,7 +33,6 @@ export const HARMONY_TEXTS = {
   /** Begins another message of the reply. */
   next: `${START}assistant`,
   call: (name: string) => `${CHANNEL}commentary to=functions.${name} ${CONSTRAIN}json${MESSAGE}`,
-  callEnd: CALL,
 } as const;
 
 export const isHarmony = (templateSource: string): boolean =>
@@ -85,8 +86,8 @@ const ROLE_TO_COME = /^\s*\S*\s*(?:t(?:o(?:=\S*\s*)?)?)?$/;
 export class HarmonyParser implements ToolParser {
   /** More thoughts may come after any message. */
   readonly isAnswering = false;
-  private readonly collector: ToolCallCollector;
-  private readonly reads: OfferedTools | null | "none";
+  private collector: ToolCallCollector;
+  private readonly offered: OfferedTools | null | "none";
   private isFormed = false;
   /** What may be the beginning of a mark. */
   private tail = "";
@@ -98,7 +99,8 @@ export class HarmonyParser implements ToolParser {
   private piece = "";
   private roleToCome = ROLE_TO_COME;
   private channel = "";
-  private kind: "reasoning" | "content" | "call" = "content";
+  /** "spent": its call has been read. */
+  private kind: "reasoning" | "content" | "call" | "spent" = "content";
   /** Whether the message is for the user. */
   private isAnswer = false;
   /** The function that the message calls, until its arguments have begun. */
@@ -109,9 +111,13 @@ export class HarmonyParser implements ToolParser {
   private readonly hasTold = { reasoning: false, content: false };
 
   constructor({ asTheyCome, offered, begun = "assistant", isFormed = false }: HarmonyOptions) {
-    this.collector = new ToolCallCollector(asTheyCome, offered === "none" ? null : offered);
-    this.reads = "none";
+    const newCollector = () => new ToolCallCollector(asTheyCome, offered === "none" ? null : offered);
+    this.collector = newCollector();
+    this.offered = offered;
     this.push(START + begun);
+    // Of a call whose arguments the prompt has begun only their rest would be read.
+    if (this.kind !== "reasoning" && this.callee === null) this.kind = "content";
+    this.collector = newCollector();
     this.tail = "";
     this.hasTold.reasoning = false;
     this.hasTold.content = false;
@@ -119,7 +125,6 @@ export class HarmonyParser implements ToolParser {
       this.roleToCome = RECIPIENT_TO_COME;
       this.piece = "";
     }
-    this.reads = offered;
     this.isFormed = isFormed;
   }
 
@@ -193,7 +198,7 @@ export class HarmonyParser implements ToolParser {
         this.say(text);
         break;
       case "between":
-        if (text.trim() !== "") this.beginUnheaded(text);
+        if (text.trim() !== "") this.beginUnheaded(text.trimStart());
         break;
       default: {
         this.piece += text;
@@ -245,16 +250,24 @@ export class HarmonyParser implements ToolParser {
 
   /** null: it is none that may be called. */
   private functionOf(recipient: string): string | null {
-    const { reads } = this;
-    if (reads === "none") return null;
+    const { offered } = this;
+    if (offered === "none") return null;
     const name = recipient.startsWith(NAMESPACE) ? recipient.slice(NAMESPACE.length) : null;
-    if (reads === null) return name;
-    return [name, recipient].find((one) => one !== null && reads.has(one)) ?? null;
+    if (offered === null) return name;
+    return [name, recipient].find((one) => one !== null && offered.has(one)) ?? null;
   }
 
   private say(text: string): void {
     if (this.kind === "call") {
       this.readCall(text);
+      return;
+    }
+    if (this.kind === "spent") {
+      // As after the calls of others, stray brackets are forgiven.
+      const rest = text.replace(/^[\s}\]]+/, "");
+      if (rest === "") return;
+      this.kind = "content";
+      this.say(rest);
       return;
     }
     const told = this.lineBreak() + text;
@@ -271,19 +284,19 @@ export class HarmonyParser implements ToolParser {
   }
 
   private readCall(text: string): void {
+    let given = text;
     if (this.callee !== null) {
-      if (text.trim() === "") return;
+      given = text.trimStart();
+      if (given === "") return;
       this.collector.beginCall(this.lineBreak(), new NamedCallReader(this.callee));
       this.callee = null;
     }
-    const { state, rest } = this.collector.readCall(text);
+    const { state, rest } = this.collector.readCall(given);
     if (state === "reading") return;
-    this.kind = "content";
+    this.kind = state === "call" ? "spent" : "content";
     this.isNew = state !== "content";
     if (state === "content") this.hasTold.content = true;
-    // As after the calls of others, stray brackets are forgiven.
-    const said = state === "content" ? rest : rest.replace(/^[\s}\]]+/, "");
-    if (said !== "") this.say(said);
+    if (rest !== "") this.say(rest);
   }
 
   private endText(): void {

@@ -45,6 +45,18 @@ describe("turns come back in the next prompt", () => {
       ["a reply", "a tool call", "the reply after a tool call"],
       ["a reply with white space around it"],
     ],
+    [
+      "harmony",
+      "<|return|>",
+      [],
+      [
+        "a reply",
+        "a reply with white space around it",
+        "a reply with thoughts",
+        "a tool call",
+        "the reply after a tool call",
+      ],
+    ],
   ])("as they were, or rewritten: %s", (name, end, exact, rewritten) => {
     const turns = probed(name, end, "<unused>");
     expect(turns.filter((turn) => turn.exact).map(({ turn }) => turn)).toEqual(exact);
@@ -57,6 +69,21 @@ describe("turns come back in the next prompt", () => {
     expect(sampled.slice(at!)).toBe("<think>\nI add them.\n</think>\n\nIt is 7.<|im_end|>");
     expect(rendered.slice(at!)).toMatch(/^It is 7\.<\|im_end\|>\n<\|im_start\|>user\nAnd 5/);
     expect(sampled.slice(0, at!)).toBe(rendered.slice(0, at!));
+  });
+
+  it("of which some end otherwise as long as nothing follows them", () => {
+    const turns = probed("harmony", "<|return|>", "<|call|>");
+    const parts = (name: string) => {
+      const { sampled, rendered, differs_at: at } = turns.find(({ turn }) => turn === name)!;
+      return [sampled.slice(at!), rendered.slice(at!).slice(0, 70)];
+    };
+    expect(parts("a reply")).toEqual(["return|>", "end|><|start|>user<|message|>And 5 + 6?<|end|><|start|>assistant"]);
+    const [thoughts, answer] = parts("a reply with thoughts");
+    expect(thoughts).toBe(
+      "analysis<|message|>I add them.<|end|><|start|>assistant<|channel|>final<|message|>It is 7.<|return|>",
+    );
+    expect(answer).toMatch(/^final<\|message\|>It is 7\.<\|end\|>/);
+    expect(turns.every(({ refused }) => refused === null)).toBe(true);
   });
 
   it("or the template refuses them", () => {

@@ -4,7 +4,13 @@ import { AnnealError, ValidationError } from "../../errors.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import type { CompiledGrammar, GrammarRequest } from "../../runtime/runtime.js";
 import type { ChatRequest } from "../../schemas/chat.js";
-import type { Constraint, JsonFormat, PlainConstraint, SingleConstraint, Thoughts } from "../../structuredOutputs/index.js";
+import type {
+  Constraint,
+  JsonFormat,
+  PlainConstraint,
+  SingleConstraint,
+  Thoughts,
+} from "../../structuredOutputs/index.js";
 import type { BaseModel } from "../core/baseModel.js";
 import type { GrammarCompiler } from "../core/grammarCache.js";
 

@@ -41,9 +41,9 @@ export function toolCallConstraint(
     tags: tools.map((tool) => ({
       ...{ type: "tag", begin: head(tool.function.name), content: argumentsOf(tool), end: tail },
     })),
-    separator: between,
+    separator: between ?? "",
     at_least_one: true,
-    stop_after_first: !several,
+    stop_after_first: !several || between === null,
   };
   return {
     field: "tools",

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { ggufGenerationConfig } from "../../gguf/ggufConfig.js";
 import { isGguf, readGguf } from "../../gguf/ggufFile.js";
 import { type SamplingName, samplingNumbers } from "../../samplingNumbers.js";
-import { type ChatTemplate, HARMONY_ENDS, isHarmony, type Tokenizer } from "../../text/index.js";
+import { type ChatTemplate, HARMONY_ENDS, HARMONY_MESSAGE_END, isHarmony, type Tokenizer } from "../../text/index.js";
 import { JsonFields } from "../../weights/jsonFields.js";
 
 /** What a model folder says about sampling. */
@@ -44,7 +44,10 @@ export async function readGenerationDefaults(folder: string): Promise<Generation
   };
 }
 
-/** The same with the tokens that the template's replies end with, which not every folder and few GGUF files name. */
+/**
+ * The same with the tokens that the template's replies end with, which not every folder and few GGUF files name, and without the
+ * one that ends each of their messages.
+ */
 export function withReplyEnds(
   defaults: GenerationDefaults,
   template: Pick<ChatTemplate, "source"> | null,
@@ -52,5 +55,7 @@ export function withReplyEnds(
 ): GenerationDefaults {
   if (template === null || !isHarmony(template.source)) return defaults;
   const ends = HARMONY_ENDS.map((end) => tokenizer.tokenToId(end)).filter((id) => id !== null);
-  return { ...defaults, eos_token_id: [...new Set([...defaults.eos_token_id, ...ends])] };
+  const messageEnd = tokenizer.tokenToId(HARMONY_MESSAGE_END);
+  const all = new Set([...defaults.eos_token_id, ...ends]);
+  return { ...defaults, eos_token_id: [...all].filter((id) => id !== messageEnd) };
 }

@@ -11,7 +11,7 @@ import { PythonCallReader } from "./pythonCallReader.js";
 import type { OfferedTools, ToolParser } from "./toolCallCollector.js";
 import { FUNCTION, XmlCallReader } from "./xmlCallReader.js";
 
-/** What the text of calls is made of where calls must be made: `open`, calls with `between` two of them, `close`. */
+/** What the text of calls is made of where calls must be made: `open`, calls with `between` two of them, `close`; null: one call. */
 export interface CallTexts {
   open: string;
   /** What stands before a call's arguments. */
@@ -19,7 +19,7 @@ export interface CallTexts {
   /** How arguments are written: a style of structural tags. */
   style: "json_arguments" | "qwen_xml" | "python";
   tail: string;
-  between: string;
+  between: string | null;
   close: string;
 }
 
@@ -64,10 +64,9 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
   harmony: {
     isTaughtBy: isHarmony,
     marks: HARMONY_MARKS,
-    // The mark behind a call ends the reply, so that it has one call.
+    // The mark behind a call ends the reply.
     texts: () => ({
-      ...{ open: "", head: HARMONY_TEXTS.call, style: "json_arguments", tail: "" },
-      ...{ between: HARMONY_TEXTS.callEnd + HARMONY_TEXTS.next, close: "" },
+      ...{ open: "", head: HARMONY_TEXTS.call, style: "json_arguments", tail: "", between: null, close: "" },
     }),
     parser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered }),
     callsOrTextParser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered, isFormed: true }),
