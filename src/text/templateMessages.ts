@@ -40,12 +40,19 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
   const harmony = isHarmony(template.source);
   // Ministral's asks how long it is, that of gpt-oss what it holds.
   const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") || harmony ? "" : null;
-  const result = messages.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
+  const given = harmony ? messages.map(withNamedThoughts) : messages;
+  const result = given.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
   if (SHORT_IDS.test(template.source)) shortenCallIds(result);
   // What the system says later is left out without a word.
   if (harmony && result.slice(1).some(isSystem)) return systemFirst(result);
   const hasDeveloper = result.some((message) => message.role === "developer");
   return hasDeveloper && !template.mentions("developer") ? systemFirst(result) : result;
+}
+
+/** Conversations made for gpt-oss have thoughts under the name that its template reads. */
+function withNamedThoughts(message: ConversationMessage): ConversationMessage {
+  const { reasoning, reasoning_content, thinking } = message;
+  return typeof thinking === "string" ? { ...message, reasoning: reasoning ?? reasoning_content ?? thinking } : message;
 }
 
 /** In templates of Mistral, which refuse other ids of calls than of nine letters and digits. */

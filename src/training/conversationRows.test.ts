@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { removeBigramModels, writeBigramModel } from "../../test/conformance/bigramModel.js";
 import { ChatTemplate, loadTokenizer, type Tokenizer } from "../text/index.js";
 import type { TrainingMessage } from "../types/training.js";
 import type { MessageOrChoice, TrajectoryChoice, TrajectoryMessage } from "../types/trajectories.js";
@@ -15,13 +16,13 @@ beforeAll(async () => {
   tokenizer = await loadTokenizer(reference("tokenizers/qwen"));
 });
 
-const withSource = (source: string, own = tokenizer) =>
+const withSource = (source: string, own = tokenizer, ends = [902]) =>
   createPromptRenderer(
     {
       id: "base",
       tokenizer: own,
       template: new ChatTemplate(source),
-      generationConfig: { eos_token_id: [902] },
+      generationConfig: { eos_token_id: ends },
       device: { config: { vocab: own.vocabSize } },
     },
     new Date(2026, 0, 2),
@@ -91,6 +92,59 @@ describe("supervised rows", () => {
     expect(await weighed(0, 0)).toEqual([]);
     const last = [...all.slice(0, 3), { ...all[3]!, weight: 0 as const }];
     expect(await supervised(last, null, chatml, "last")).toEqual([]);
+  });
+
+  describe("of gpt-oss", () => {
+    const marks = ["<|return|>", "<|call|>", "<|end|>", "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"];
+    let own: Tokenizer;
+    beforeAll(async () => {
+      const { path } = await writeBigramModel({ specials: marks, pieces: [], scripts: [], template: null });
+      own = await loadTokenizer(path);
+    });
+    afterAll(removeBigramModels);
+
+    const rowsOf = async (messages: TrainingMessage[], turns: "all" | "last" = "all") => {
+      const source = readFileSync(reference("templates/harmony.jinja"), "utf8");
+      const rows = await supervised(messages, null, withSource(source, own, [256, 257]), turns);
+      return rows.map(({ tokens, trained }) => {
+        const pieces = Array.from(tokens, (id, i) => {
+          const open = trained[i] && !trained[i - 1] ? "[" : !trained[i] && trained[i - 1] ? "]" : "";
+          return open + own.tokenText(id);
+        });
+        const text = pieces.join("") + (trained.at(-1) ? "]" : "");
+        return text.slice(text.indexOf("<|start|>user")).replace(/Ġ/g, " ");
+      });
+    };
+    const call = { id: "a", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } };
+    const question = "<|start|>user<|message|>a<|end|><|start|>assistant";
+    const called =
+      '[<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.add<|channel|>commentary json<|message|>{"a": 1}<|call|>]';
+    const result = '<|start|>functions.add to=assistant<|channel|>commentary<|message|>"1"<|end|><|start|>assistant';
+    const answer = "[<|channel|>analysis<|message|>So.<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>]";
+
+    it("end with the tokens that end replies, and have thoughts before calls as long as prompts have", async () => {
+      const messages = (named: (thought: string) => object): TrainingMessage[] => [
+        user("a"),
+        { role: "assistant", content: null, tool_calls: [call], ...named("Hm.") },
+        { role: "tool", tool_call_id: "a", content: "1" },
+        { ...assistant("b"), ...named("So.") },
+      ];
+      const whole = question + called + result + answer;
+      for (const name of ["reasoning", "reasoning_content", "thinking"]) {
+        expect(await rowsOf(messages((thought) => ({ [name]: thought })))).toEqual([whole]);
+      }
+      const asked = messages((thought) => ({ reasoning: thought }));
+      expect(await rowsOf(asked, "last")).toEqual([whole.replace(/\[(.*?)\]/, "$1")]);
+      const first = { ...asked[1]!, content: "I ask.", reasoning: null };
+      expect(await rowsOf([asked[0]!, first, ...asked.slice(2)])).toEqual([whole.replace("Hm.", "I ask.")]);
+    });
+
+    it("start anew where an answer loses its thoughts", async () => {
+      const said = { ...assistant("b"), reasoning: "So." };
+      const rows = await rowsOf([user("a"), said, user("a"), said]);
+      const past = "<|start|>assistant<|channel|>final<|message|>b<|end|>";
+      expect(rows).toEqual([question + answer, question.replace("<|start|>assistant", past) + question + answer]);
+    });
   });
 
   it("are not rendered further once one is too long", async () => {

@@ -63,7 +63,8 @@ export async function conversationRows(
 /**
  * A turn's own text, and what stands before it. Some templates open a turn with more than a finished turn keeps (an empty
  * thinking block): the common part counts. Some tell the system's message in the last turn, if that is the user's, and then
- * nowhere: the turn follows the prompt that tells it, and its text is what it would be without one.
+ * nowhere, or what was thought before a call as long as no answer follows: the turn follows the prompt that tells it, and its text
+ * is what it would be without it.
  */
 async function turnOf(
   before: readonly TrajectoryMessage[],
@@ -81,12 +82,27 @@ async function turnOf(
   let length = 0;
   while (length < prompt.length && prompt[length] === whole[length]) length++;
   if (length >= closed.length) return cut(beforeOpenMark(prompt, closed.length, length));
+  const unexplained = before.map(withoutThoughts);
+  if (unexplained.some((one, i) => one !== before[i])) {
+    return { prompt, turn: (await turnOf(unexplained, message, tools, renderer, signal)).turn };
+  }
   const others = before.filter(({ role }) => role !== "system" && role !== "developer");
   if (others.length > 0 && others.length < before.length) {
     return { prompt, turn: (await turnOf(others, message, tools, renderer, signal)).turn };
   }
   throw new Error("the chat template does not render the assistant's turn after its prompt");
 }
+
+/** Nor what is said beside a call, which some templates take for a thought. */
+function withoutThoughts(message: TrajectoryMessage): TrajectoryMessage {
+  const bare = Object.entries(message).filter(([field]) => !THOUGHTS.has(field));
+  const isBare = bare.length === Object.keys(message).length;
+  const calls = (message.tool_calls ?? []).length > 0;
+  if (isBare && !(calls && message.content)) return message;
+  return { ...(Object.fromEntries(bare) as unknown as TrajectoryMessage), ...(calls ? { content: null } : {}) };
+}
+
+const THOUGHTS: ReadonlySet<string> = new Set(["reasoning", "reasoning_content", "thinking"]);
 
 /** `to`, or the place after `from` where a mark begins that is not closed before `to`: "<think>" and "<tool_call>" have no "<t" in common. */
 function beforeOpenMark(text: string, from: number, to: number): number {

@@ -83,7 +83,9 @@ export async function renderPrompt(
       template === base.template &&
       isPlainRequest(request) &&
       // Whoever keeps choices only keeps no thoughts of earlier ones.
-      messages.every(({ reasoning, reasoning_content }) => (reasoning ?? reasoning_content ?? null) === null) &&
+      messages.every(
+        ({ reasoning, reasoning_content, thinking }) => (reasoning ?? reasoning_content ?? thinking ?? null) === null,
+      ) &&
       !base.template!.mentions("strftime_now"),
     replyRole,
     echo: last.role === replyRole ? contentText(last.content, `messages.${messages.length - 1}.content`) : null,
