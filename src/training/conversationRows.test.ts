@@ -139,6 +139,16 @@ describe("supervised rows", () => {
       expect(await rowsOf([asked[0]!, first, ...asked.slice(2)])).toEqual([whole.replace("Hm.", "I ask.")]);
     });
 
+    it("have answers behind their header, where only their text was kept", async () => {
+      const source = readFileSync(reference("templates/harmony.jinja"), "utf8");
+      const trajectory = { messages_and_choices: [user("a"), assistant("b")], reward: 1 };
+      const settings = { allowWithoutLogprobs: true };
+      const { rows } = await tokenizeTrajectory(trajectory as never, withSource(source, own), settings);
+      expect(own.decode(rows[0]!.tokens, { skipSpecialTokens: false })).toMatch(
+        /<\|start\|>assistant<\|channel\|>final<\|message\|>b$/,
+      );
+    });
+
     it("start anew where an answer loses its thoughts", async () => {
       const said = { ...assistant("b"), reasoning: "So." };
       const rows = await rowsOf([user("a"), said, user("a"), said]);

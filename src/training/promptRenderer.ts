@@ -1,7 +1,7 @@
 // How training turns conversations into ids: as the chat completions of the same base model do.
 
 import { ValidationError } from "../errors.js";
-import type { Tokenizer } from "../text/index.js";
+import { recogniseReasoning, type Tokenizer } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import type { ConversationRenderer } from "./conversationRows.js";
 import type { TrainingBase } from "./host.js";
@@ -17,6 +17,7 @@ export function createPromptRenderer(
   const { tokenizer, template } = base;
   const endIds = new Set(base.generationConfig.eos_token_id);
   if (tokenizer.eosId !== null) endIds.add(tokenizer.eosId);
+  const header = (template && recogniseReasoning(template.source)?.messages?.answers[0]) ?? "";
   let byBytes: Map<string, number> | null = null;
 
   const textAt = async (
@@ -50,7 +51,7 @@ export function createPromptRenderer(
     async prompt(messages, tools, time, signal) {
       return tokenizer.encodeAsync(await textAt(messages, tools, true, time ?? now, signal), { signal });
     },
-    encode: (plain, signal) => tokenizer.encodeAsync(plain, { signal }),
+    encodeAnswer: (answer, signal) => tokenizer.encodeAsync(header + answer, { signal }),
     idOfBytes(bytes) {
       byBytes ??= idsByBytes(tokenizer);
       return byBytes.get(Buffer.from(bytes).toString("latin1")) ?? null;

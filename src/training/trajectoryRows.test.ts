@@ -11,7 +11,7 @@ const unused: PromptRenderer = {
   prompt: () => {
     throw new Error("rendered");
   },
-  encode: () => {
+  encodeAnswer: () => {
     throw new Error("encoded");
   },
 };

@@ -30,8 +30,8 @@ export interface PromptRenderer extends TokenNames {
     now: Date | null,
     signal?: AbortSignal,
   ): Promise<number[]>;
-  /** Ids of plain text, without special tokens. */
-  encode(text: string, signal?: AbortSignal): Promise<number[]>;
+  /** Ids of what an assistant says, behind the header that models of its kind write before it. */
+  encodeAnswer(text: string, signal?: AbortSignal): Promise<number[]>;
 }
 
 export interface TrajectoryRow extends TokenRow {
@@ -156,7 +156,7 @@ export async function tokenizeTrajectory(
   };
   for (const trained of trainedTurns(trajectory, renderer, settings, path)) {
     const { item, turn } = trained;
-    const ids = "ids" in turn ? turn.ids : await renderer.encode(turn.text, signal);
+    const ids = "ids" in turn ? turn.ids : await renderer.encodeAnswer(turn.text, signal);
     if (ids.length === 0) continue;
     const offPolicy = isChoice(item) && isOffPolicy(item, turn);
     if (turn.promptIds === null) await yieldToEventLoop();
