@@ -84,8 +84,10 @@ std::unique_ptr<grammar::Matcher> slot_matcher(const Argument& argument, int voc
 
 ThinkingBudget thinking_budget(const Argument& budget, int vocab) {
   budget.object();
+  const auto several = budget.given("several");
   return ThinkingBudget(budget.at("tokens").whole(0, INT32_MAX), budget.at("used").whole(-1, INT32_MAX),
-                        some_ids(budget.at("open"), vocab), some_ids(budget.at("close"), vocab));
+                        some_ids(budget.at("open"), vocab), some_ids(budget.at("close"), vocab),
+                        several && several->boolean());
 }
 
 std::shared_ptr<Slot> new_slot(const Argument& params, int vocab) {

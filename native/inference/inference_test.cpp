@@ -135,6 +135,19 @@ void forces_tokens() {
   expect(backend.computed.back() == PaperBackend::Computed{2, 91}, "having computed both");
 }
 
+void ends_thoughts() {
+  // 1 opens and 9 closes them; two tokens in all.
+  const std::vector<int32_t> outputs = {1, 5, 9, 3, 1, 6, 9, 1, 9, 4};
+  const auto forced = [&](bool several) {
+    sampling::ThinkingBudget budget(2, -1, {1}, {9}, several);
+    std::vector<int32_t> found;
+    for (size_t count = 0; count <= outputs.size(); count++) found.push_back(budget.forced(std::span(outputs).first(count)));
+    return found;
+  };
+  expect(forced(true) == std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 9, -1, 9, -1, -1}, "several thoughts count together");
+  expect(forced(false) == std::vector<int32_t>(11, -1), "of others the first one");
+}
+
 void aborts() {
   PaperBackend backend(100);
   Stepper stepper(backend);
@@ -305,6 +318,7 @@ void compares_arithmetics() {
 int main() {
   decodes_from_its_own_draws();
   forces_tokens();
+  ends_thoughts();
   aborts();
   reports_prompts_in_pieces();
   reads_states_in_pieces();

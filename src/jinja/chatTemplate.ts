@@ -56,6 +56,11 @@ export class ChatTemplate {
     return this.subjects.words.has(word);
   }
 
+  /** Whether the template's code has a variable of that name. */
+  reads(variable: string): boolean {
+    return this.subjects.variables.has(variable);
+  }
+
   /**
    * The text for `variables`. Throws TemplateError: "raised" with the template's own words, "runtime" for what Python
    * would refuse, "budget" for a template that asks for too much.
@@ -77,18 +82,22 @@ export class ChatTemplate {
 export interface TemplateSubjects {
   /** Every variable, attribute, key and text in the template's code. */
   words: ReadonlySet<string>;
+  /** Of these, the variables. */
+  variables: ReadonlySet<string>;
   /** Whether it iterates over a message's content, and so wants a list of parts. */
   iteratesContent: boolean;
 }
 
 export function subjectsOf(statements: Statement[]): TemplateSubjects {
   const words = new Set<string>();
+  const variables = new Set<string>();
   const nodes = [...nodesIn(statements)];
   for (const node of nodes) {
     if (node.kind === "name" || node.kind === "attribute") words.add(node.name);
+    if (node.kind === "name") variables.add(node.name);
     if (node.kind === "constant" && typeof node.value === "string") words.add(node.value);
   }
-  return { words, iteratesContent: iteratesContent(nodes) };
+  return { words, variables, iteratesContent: iteratesContent(nodes) };
 }
 
 type Node = Statement | Expression;

@@ -339,6 +339,8 @@ export interface ThinkingBudget {
   open: Int32Array;
   /** Ends them; not empty. */
   close: Int32Array;
+  /** Whether they may be opened again; all of them count. Default false. */
+  several?: boolean;
 }
 
 /** Sampling state of one choice; sampling itself is native. Order and meaning of the filters are vLLM's. */

@@ -1,9 +1,9 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { cpuMilliseconds } from "../../test/fixtures/cpuTime.js";
 import { matches } from "../../test/grammar/irMatcher.js";
 import { GrammarError } from "../grammar/grammarError.js";
 import { parseJsonText, SpelledNumber } from "../json.js";
-import { type Constraint, constraintGrammar, type Thoughts } from "./constraint.js";
+import { type Constraint, constraintGrammar, type PlainConstraint, type Thoughts } from "./constraint.js";
 import { constraintText, readConstraint } from "./constraintText.js";
 
 const format = {
@@ -46,6 +46,60 @@ test("thoughts whose marks are special tokens", () => {
   expect(matches(grammar, "\ud801hm\ud802a")).toBe(true);
   expect(matches(grammar, "a")).toBe(true);
   expect(matches(grammar, "<think>hm</think>a")).toBe(false);
+});
+
+describe("replies that are messages", () => {
+  const marks = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>"];
+  const heads = ["<|channel|>final<|message|>", "<|channel|>final json<|message|>"];
+  const headed: Constraint = { kind: "headed", heads, of: { kind: "choice", choices: ["yes", "no"] } };
+  const thoughts = (begin: "possible" | "open"): Thoughts => ({
+    ...{ begin, opens: ["<|channel|>analysis<|message|>"], closes: ["<|end|>"], next: "<|start|>assistant" },
+  });
+  const thought = "<|channel|>analysis<|message|>a b<|end|><|start|>assistant";
+
+  test.each([
+    [
+      "possible",
+      ["", thought, thought + thought],
+      [thought.slice(3), "<|channel|>analysis<|message|>a", `${thought} `],
+    ],
+    ["open", ["so<|end|><|start|>assistant", `so<|end|><|start|>assistant${thought}`], ["", "so"]],
+  ] as const)("hold what is said behind their heads: %s", (begin, good, bad) => {
+    for (const areTokens of [true, false]) {
+      const specialTokens = new Map(areTokens ? marks.map((mark, i) => [mark, i + 1]) : []);
+      // Special tokens stand in a text as U+D800 + id.
+      const drawn = (text: string) =>
+        [...specialTokens].reduce((all, [mark, id]) => all.replaceAll(mark, String.fromCharCode(0xd800 + id)), text);
+      const grammar = constraintGrammar(headed, { specialTokens, thoughts: thoughts(begin) });
+      for (const before of good) {
+        for (const head of heads) {
+          const texts = [`${before}${head}yes`, `${before}${head}maybe`].map(drawn);
+          expect(texts.map((text) => matches(grammar, text))).toEqual([true, false]);
+        }
+        expect(matches(grammar, drawn(`${before}yes`))).toBe(false);
+      }
+      for (const before of bad)
+        expect([before, matches(grammar, drawn(`${before}${heads[0]}yes`))]).toEqual([before, false]);
+    }
+  });
+
+  test("whatever says it", () => {
+    const kinds: PlainConstraint[] = [
+      { kind: "grammar", source: 'root ::= a a\na ::= "x"' },
+      { kind: "regex", pattern: "x{2}" },
+    ];
+    for (const of of kinds) {
+      const grammar = constraintGrammar({ kind: "headed", heads: ["> "], of }, plain);
+      expect(["> xx", "xx", "> x"].map((text) => matches(grammar, text))).toEqual([true, false, false]);
+    }
+    const wrong: Constraint = {
+      kind: "headed",
+      heads: ["> "],
+      of: { kind: "json_schema", schema: { type: "odd" }, format },
+    };
+    const either: Constraint = { kind: "either", of: [{ kind: "regex", pattern: "a" }, wrong] };
+    expect(() => constraintGrammar(either, plain)).toThrow(expect.objectContaining({ path: ["1", "type"] }));
+  });
 });
 
 test("literals that are tokens may be drawn as these", () => {

@@ -103,7 +103,7 @@ function templateVariables(
   if (reasoningEffort !== undefined && reasoningEffort !== null) {
     variables.reasoning_effort = reasoningEffort;
     for (const name of THINKING_SWITCHES) {
-      if (variables[name] === undefined && template.mentions(name)) variables[name] = reasoningEffort !== "none";
+      if (variables[name] === undefined && template.reads(name)) variables[name] = reasoningEffort !== "none";
     }
   }
   return variables as Record<string, TemplateInput>;

@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { inspectModel } from "../../src/engine/inspection.js";
 import type { ChatCompletionChunk, ToolCall } from "../../src/types/chat.js";
 import type { BigramModel } from "./bigramModel.js";
 import { scriptedModel, start } from "./scripted.js";
@@ -76,6 +77,7 @@ const wanders: Partial<BigramModel> = {
 
 let served: Served;
 let ids: Record<string, number>;
+let folder: string;
 beforeAll(async () => {
   const models = await Promise.all([
     scriptedModel("answers", answers),
@@ -83,6 +85,7 @@ beforeAll(async () => {
     scriptedModel("wanders", wanders),
   ]);
   ids = models[0].ids;
+  folder = models[0].model.path;
   served = await Served.open({ models: models.map(({ model }) => model) });
 });
 afterAll(() => served?.close());
@@ -279,11 +282,22 @@ describe("forms", () => {
   });
 
   test("come after no more thoughts than were asked for", async () => {
-    for (const { message } of await many({ response_format, thinking_token_budget: 0 })) {
-      expect(message.content).toBe('{"a": 1}');
+    for (const tokens of [0, 2]) {
+      for (const { message, usage } of await many({ response_format, thinking_token_budget: tokens })) {
+        expect(message.content).toBe('{"a": 1}');
+        expect(usage.completion_tokens_details!.reasoning_tokens).toBe(thoughtTokens(message.reasoning));
+        expect(thoughtTokens(message.reasoning)).toBeLessThanOrEqual(tokens);
+      }
     }
-    await reply({ model: "answers", ...thinking, thinking_token_budget: 1 });
+    const unlimited = await many({ response_format });
+    for (const { message, usage } of unlimited) {
+      expect(usage.completion_tokens_details!.reasoning_tokens).toBe(thoughtTokens(message.reasoning));
+    }
+    expect(unlimited.some(({ message }) => thoughtTokens(message.reasoning) > 2)).toBe(true);
   });
+
+  /** Of the model that wanders. */
+  const thoughtTokens = (reasoning: string | null) => (reasoning?.match(/Hm\.|\{"a": |1\}/g) ?? []).length;
 });
 
 describe("other interfaces", () => {
@@ -362,4 +376,21 @@ describe("other interfaces", () => {
     ) as object;
     expect(done).toMatchObject({ content: [{ type: "text", text: "It is 4." }] });
   });
+});
+
+test("a folder tells how its model replies", async () => {
+  const told = await inspectModel(folder);
+  expect(told).toMatchObject({
+    tool_parser: "harmony",
+    reasoning: { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
+    thinking_switches: ["reasoning_effort"],
+    end_tokens: ["<|return|>", "<|call|>"],
+  });
+  expect(told.turns.map(({ turn, refused }) => [turn, refused])).toEqual([
+    ["a reply", null],
+    ["a reply with white space around it", null],
+    ["a reply with thoughts", null],
+    ["a tool call", null],
+    ["the reply after a tool call", null],
+  ]);
 });

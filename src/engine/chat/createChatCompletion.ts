@@ -129,6 +129,7 @@ function thinkingBudget(
     used: thought === null ? -1 : ids(thought).length,
     open: ids(plan.reasoning.opens[0]),
     close: ids(plan.reasoning.closes[0]),
+    ...(plan.reasoning.messages === undefined ? {} : { several: true }),
   };
 }
 

@@ -57,7 +57,7 @@ export async function inspectModel(model: string, loaded: HowLoaded = {}): Promi
       chat_template: tokenizer.chatTemplates.get("default")?.file ?? null,
       tool_parser: toolFormat,
       reasoning: reasoning && { open: reasoning.opens[0], close: reasoning.closes[0] },
-      thinking_switches: SWITCHES.filter((word) => template?.mentions(word)),
+      thinking_switches: SWITCHES.filter((word) => template?.reads(word)),
       end_tokens: endTexts,
       turns: template ? probeTurns({ template, specialTokens, ends: endTexts, reasoning, toolFormat }) : [],
     };
