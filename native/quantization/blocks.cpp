@@ -1,6 +1,5 @@
 #include "blocks.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -56,10 +55,6 @@ GroupScale group_scale(const model::QuantizedFormat& f, const Block& b, int grou
   const float d = widen_half(b.d), m = f.minima ? widen_half(b.m) : 0;
   if (f.groups() == 1) return {d, m};
   return {d * float(b.scales[group]), f.minima ? -(m * float(b.minima[group])) : 0};
-}
-
-uint8_t stored_micro_code(uint8_t code) {
-  return uint8_t(std::find(kMicroCodes, kMicroCodes + 16, code) - kMicroCodes);
 }
 
 float widen_half(uint16_t bits) {

@@ -42,7 +42,16 @@ void put_together(TensorFormat, const Block&, uint8_t* block);
 
 // Of 16 codes of mxfp4 as they are stored, what they are multiplied as; and the other way round.
 inline constexpr uint8_t kMicroCodes[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
-uint8_t stored_micro_code(uint8_t code);
+struct MicroCodes {
+  uint8_t stored[32] = {};
+  constexpr MicroCodes() {
+    for (uint8_t i = 16; i-- > 0;) stored[kMicroCodes[i]] = i;
+  }
+};
+inline constexpr uint8_t stored_micro_code(uint8_t code) {
+  constexpr MicroCodes codes;
+  return codes.stored[code & 31];
+}
 
 float widen_half(uint16_t bits);
 uint16_t narrow_half(float);  // to nearest, ties to even; beyond the largest: infinity

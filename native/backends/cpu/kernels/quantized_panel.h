@@ -47,16 +47,21 @@ constexpr int64_t quantized_panel_bytes(TensorFormat format, int k) {
 
 // ---- codes
 
-// Code of number i of a group of 32.
-inline void put_code(int bits, uint8_t* group, int lane, int i, uint8_t code) {
-  const int quad = i / 4, at = lane * 4 + i % 4;
-  if (bits == 8) {
-    group[quad * 64 + at] = code;
-    return;
-  }
-  group[quad % 4 * 64 + at] |= uint8_t((code & 15) << (quad / 4 * 4));
-  if (bits == 5) group[256 + at] |= uint8_t((code >> 4) << quad);
-  if (bits == 6) group[256 + quad / 4 * 64 + at] |= uint8_t((code >> 4) << (quad % 4 * 2));
+// The 32 codes of a group of one output.
+inline void put_codes(int bits, uint8_t* group, int lane, const uint8_t* codes) {
+  uint8_t* const to = group + 4 * lane;
+  const auto put = [&](const uint8_t* bytes, int quads, int first) {
+    for (int q = 0; q < quads; q++) std::memcpy(to + (first + q) * kQuadBytes, bytes + 4 * q, 4);
+  };
+  if (bits == 8) return put(codes, 8, 0);
+  uint8_t low[16], high[8] = {};
+  for (int i = 0; i < 16; i++) low[i] = uint8_t((codes[i] & 15) | (codes[i + 16] & 15) << 4);
+  put(low, 4, 0);
+  if (bits == 5)
+    for (int i = 0; i < 32; i++) high[i % 4] |= uint8_t((codes[i] >> 4) << (i / 4));
+  if (bits == 6)
+    for (int i = 0; i < 32; i++) high[i / 16 * 4 + i % 4] |= uint8_t((codes[i] >> 4) << (i / 4 % 4 * 2));
+  put(high, bits - 4, 4);
 }
 
 ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
@@ -179,18 +184,19 @@ template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, 
 inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
   std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
   uint8_t* const scales = panel + code_bytes(f, k);
-  const auto put = [&](int lane, int i, uint8_t code) {
-    put_code(f.bits, panel + int64_t(i / kGroup) * group_bytes(f), lane, i % kGroup, code);
+  const auto put = [&](int lane, int first, const uint8_t* codes) {
+    put_codes(f.bits, panel + int64_t(first / kGroup) * group_bytes(f), lane, codes);
   };
-  for (int lane = n; lane < kLanes && f.zero != kOwnZeros; lane++)
-    for (int i = 0; i < k; i++) put(lane, i, uint8_t(f.zero));
   quantization::Block b;
+  std::memset(b.codes, f.zero, sizeof b.codes);
+  for (int lane = n; lane < kLanes && f.zero != kOwnZeros; lane++)
+    for (int i = 0; i < k; i += kGroup) put(lane, i, b.codes);
   for (int lane = 0; lane < n; lane++)
     for (int block = 0; block < k / f.numbers; block++) {
       quantization::take_apart(f.format, rows + lane * bytes + int64_t(block) * f.bytes, b);
       put_scales(f, b, lane, scales + int64_t(block) * block_scale_bytes(f));
-      for (int i = 0; i < f.numbers; i++)
-        put(lane, block * f.numbers + i, f.looked_up ? quantization::stored_micro_code(b.codes[i]) : b.codes[i]);
+      for (int i = 0; f.looked_up && i < f.numbers; i++) b.codes[i] = quantization::stored_micro_code(b.codes[i]);
+      for (int i = 0; i < f.numbers; i += kGroup) put(lane, block * f.numbers + i, b.codes + i);
     }
 }
 
