@@ -29,6 +29,7 @@ export class ChoiceOutput {
     this.decoder = tokenizer.stream({
       skipSpecialTokens: params.skipSpecialTokens,
       spacesBetweenSpecialTokens: params.spacesBetweenSpecialTokens,
+      specialTokenSign: params.specialTokenSign ?? "",
     });
     this.stopStrings = params.stop.length === 0 ? null : new StopStrings(params.stop, params.includeStop);
     this.stopping = new Stopping(params);

@@ -41,6 +41,8 @@ export interface SamplingSettings extends SamplingNumbers {
   skipSpecialTokens: boolean;
   /** Where the text shows them, those side by side have a space between them; of tokenizers that join tokens by spaces. */
   spacesBetweenSpecialTokens: boolean;
+  /** Stands before each special token that the text shows. Default "". */
+  specialTokenSign?: string;
   /** Additive bias by token id, each in [-100, 100]; ids ascending. */
   logitBias: readonly (readonly [id: number, bias: number])[];
   /** null: no restriction. */

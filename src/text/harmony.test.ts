@@ -1,5 +1,12 @@
 import { describe, expect, it, test } from "vitest";
-import { begunMessage, type HarmonyOptions, HarmonyParser, isHarmony, placeInMessage } from "./harmony.js";
+import {
+  begunMessage,
+  HARMONY_MARKS,
+  type HarmonyOptions,
+  HarmonyParser,
+  isHarmony,
+  placeInMessage,
+} from "./harmony.js";
 
 interface Read {
   reasoning: string;
@@ -169,6 +176,22 @@ test("what is said in a form may hold marks", () => {
   );
 });
 
+test("marks may be told from the same texts by a sign", () => {
+  const sign = "\ud800";
+  const signed = (text: string) => text.replaceAll("<|", `${sign}<|`);
+  const spelled = "<|end|> <|start|> <|";
+  expectRead(
+    `${signed(thought + final)}It is ${spelled}${signed("<|return|>")}`,
+    { reasoning: "Hm, 3.", content: `It is ${spelled}` },
+    { sign },
+  );
+  expectRead(`${signed(final)}a${sign}<|other|>b${sign}`, { content: "a<|other|>b" }, { sign });
+  expectRead(`${signed(final)}${sign}\udc00${sign}<|x|>`, { content: `${sign}\udc00<|x|>` }, { sign });
+  const call = signed(" to=functions.add<|channel|>commentary json<|message|>");
+  expectRead(`${call}{"a": "<|call|>"}${signed("<|call|>")}`, { calls: [["add", '{"a": "<|call|>"}']] }, { sign });
+  expectRead("so.", { content: "so." }, { sign, begun: "assistant<|channel|>final<|message|>It is " });
+});
+
 test("a reply goes on with the message that the prompt has begun", () => {
   const going = (begun: string, text: string, expected: Partial<Read>) => expectRead(text, expected, { begun });
   going("assistant<|channel|>final<|message|>It is <", "3.<|return|>", { content: "3." });
@@ -199,7 +222,10 @@ test("random replies are the same in random pieces", () => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
     return Math.floor((state / 2 ** 32) * limit);
   };
+  const sign = "\ud800";
   const parts = [
+    ...HARMONY_MARKS.map((mark) => sign + mark),
+    `${sign}\udc00`,
     ...["<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|", "|>"],
     ...["assistant", "analysis", "final", "commentary", " to=functions.add", " to=python", " json", " ", "\n", "to"],
     ...[
@@ -222,10 +248,11 @@ test("random replies are the same in random pieces", () => {
       { asTheyCome: true },
       { isFormed: true },
       { offered: "none" as const },
+      { sign },
     ]) {
       const whole = read(text, [], options);
       expect(read(text, cuts, options), `${JSON.stringify(text)} ${cuts}`).toEqual(whole);
-      if (!("isFormed" in options))
+      if (!("isFormed" in options || "sign" in options))
         expect(whole.content + whole.reasoning).not.toMatch(/<\|(start|message|end|call|return)\|>/);
     }
   }

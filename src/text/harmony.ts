@@ -67,6 +67,11 @@ export interface HarmonyOptions {
   begun?: string;
   /** What is said has a form, and marks in it are text. Default false. */
   isFormed?: boolean;
+  /**
+   * The first half of a character, without its second one: stands before each mark, and before each other special token; what
+   * looks like a mark without it is text. Default: "", all marks are such.
+   */
+  sign?: string;
 }
 
 /** Between two messages of one kind. */
@@ -89,6 +94,7 @@ export class HarmonyParser implements ToolParser {
   private collector: ToolCallCollector;
   private readonly offered: OfferedTools | null | "none";
   private isFormed = false;
+  private marks: Marks = SPELLED_MARKS;
   /** What may be the beginning of a mark. */
   private tail = "";
   /** What is read: a part of a header, a message's text, or what stands between two messages. */
@@ -110,7 +116,7 @@ export class HarmonyParser implements ToolParser {
   private isNew = false;
   private readonly hasTold = { reasoning: false, content: false };
 
-  constructor({ asTheyCome, offered, begun = "assistant", isFormed = false }: HarmonyOptions) {
+  constructor({ asTheyCome, offered, begun = "assistant", isFormed = false, sign = "" }: HarmonyOptions) {
     const newCollector = () => new ToolCallCollector(asTheyCome, offered === "none" ? null : offered);
     this.collector = newCollector();
     this.offered = offered;
@@ -126,6 +132,7 @@ export class HarmonyParser implements ToolParser {
       this.piece = "";
     }
     this.isFormed = isFormed;
+    if (sign !== "") this.marks = signedMarks(sign);
   }
 
   get firstWhole(): number {
@@ -135,12 +142,13 @@ export class HarmonyParser implements ToolParser {
   push(text: string): HarmonyDelta {
     const all = this.tail + text;
     let from = 0;
-    for (const { 0: mark, index } of all.matchAll(ANY_MARK)) {
+    const { sign, pattern, texts } = this.marks;
+    for (const { 0: mark, index } of all.matchAll(pattern)) {
       this.readText(all.slice(from, index));
-      this.readMark(mark);
+      this.readMark(mark.slice(sign.length));
       from = index + mark.length;
     }
-    const to = all.length - heldLength(all.slice(from), HARMONY_MARKS);
+    const to = all.length - heldLength(all.slice(from), texts);
     this.tail = all.slice(to);
     this.readText(all.slice(from, to));
     return this.take();
@@ -191,7 +199,9 @@ export class HarmonyParser implements ToolParser {
     }
   }
 
-  private readText(text: string): void {
+  private readText(given: string): void {
+    const { sign, strays } = this.marks;
+    const text = sign === "" ? given : given.replace(strays, "");
     if (text === "") return;
     switch (this.part) {
       case "text":
@@ -307,4 +317,20 @@ export class HarmonyParser implements ToolParser {
 }
 
 const NAMESPACE = "functions.";
-const ANY_MARK = /<\|(?:start|channel|constrain|message|end|call|return)\|>/g;
+
+/** How marks are found in a text. */
+interface Marks {
+  sign: string;
+  pattern: RegExp;
+  /** Signs before other tokens. */
+  strays: RegExp;
+  texts: readonly string[];
+}
+
+function signedMarks(sign: string): Marks {
+  const pattern = new RegExp(`${sign}<\\|(?:start|channel|constrain|message|end|call|return)\\|>`, "g");
+  const strays = new RegExp(`${sign}(?![\\udc00-\\udfff])`, "g");
+  return { sign, pattern, strays, texts: HARMONY_MARKS.map((mark) => sign + mark) };
+}
+
+const SPELLED_MARKS = signedMarks("");

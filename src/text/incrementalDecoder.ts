@@ -10,6 +10,8 @@ export interface DecodeOptions {
    * join tokens by spaces.
    */
   spacesBetweenSpecialTokens?: boolean;
+  /** Stands before the text of each special token, so that it is told from the same text in other tokens. Default "". */
+  specialTokenSign?: string;
 }
 
 /** Text out of ids, in pieces; all pieces and the flush together are `decode` of all ids. */
@@ -37,13 +39,15 @@ export interface DecodingVocabulary {
 export function createDecoder(vocabulary: DecodingVocabulary, options: DecodeOptions): IncrementalDecoder {
   const skip = options.skipSpecialTokens ?? true;
   const joiner = createJoiner(vocabulary, options.spacesBetweenSpecialTokens ?? true);
-  return new Decoder(vocabulary, skip, joiner, vocabulary.cleanUpSpaces ? new SpaceCleaner() : null);
+  const cleaner = vocabulary.cleanUpSpaces ? new SpaceCleaner() : null;
+  return new Decoder(vocabulary, skip, options.specialTokenSign ?? "", joiner, cleaner);
 }
 
 class Decoder implements IncrementalDecoder {
   constructor(
     private readonly vocabulary: DecodingVocabulary,
     private readonly skipSpecial: boolean,
+    private readonly sign: string,
     private readonly joiner: Joiner,
     private readonly cleaner: SpaceCleaner | null,
   ) {}
@@ -51,7 +55,9 @@ class Decoder implements IncrementalDecoder {
   push(id: number): string {
     const token = this.vocabulary.token(id);
     if (token === undefined || (this.skipSpecial && this.vocabulary.isSpecial(id))) return "";
-    const text = this.joiner.push(id, token);
+    // What a character lacks does not come after a special token.
+    const before = this.sign !== "" && this.vocabulary.isSpecial(id) ? this.joiner.flush() + this.sign : "";
+    const text = before + this.joiner.push(id, token);
     return this.cleaner === null ? text : this.cleaner.push(text);
   }
 
@@ -61,7 +67,7 @@ class Decoder implements IncrementalDecoder {
   }
 
   fork(): Decoder {
-    return new Decoder(this.vocabulary, this.skipSpecial, this.joiner.fork(), this.cleaner?.fork() ?? null);
+    return new Decoder(this.vocabulary, this.skipSpecial, this.sign, this.joiner.fork(), this.cleaner?.fork() ?? null);
   }
 }
 

@@ -5,7 +5,14 @@ export type { TemplateInput } from "../jinja/input.js";
 export { TOOL_FORMATS, type ToolFormat } from "../toolFormats.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
-export { begunMessage, HARMONY_ENDS, HARMONY_MESSAGE_END, isHarmony, placeInMessage } from "./harmony.js";
+export {
+  begunMessage,
+  HARMONY_ENDS,
+  HARMONY_MARKS,
+  HARMONY_MESSAGE_END,
+  isHarmony,
+  placeInMessage,
+} from "./harmony.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export {
   HARMONY_REASONING,

@@ -31,6 +31,8 @@ export interface ReplySyntax {
   beginnings?: readonly string[] | null;
   /** What is said has a form, if it is no call. Default false. */
   isFormed?: boolean;
+  /** Stands before each special token of the text; of replies that are messages. Default "". */
+  specialTokenSign?: string;
 }
 
 /** What a reply goes on from. */
@@ -47,9 +49,16 @@ export function createReplyParser(
   { thought, begun }: ReplyStart,
   asTheyCome: boolean,
 ): ReplyParser {
-  const { reasoning, toolFormat, offeredTools, beginnings = null, isFormed = false } = syntax;
+  const {
+    reasoning,
+    toolFormat,
+    offeredTools,
+    beginnings = null,
+    isFormed = false,
+    specialTokenSign: sign = "",
+  } = syntax;
   const harmony = (offered: OfferedTools | null | "none") =>
-    new HarmonyParser({ asTheyCome, offered, isFormed, ...(begun === null ? {} : { begun }) });
+    new HarmonyParser({ asTheyCome, offered, isFormed, sign, ...(begun === null ? {} : { begun }) });
   const isHarmony = reasoning?.messages !== undefined;
   if (isHarmony && toolFormat === null) return harmony("none");
   if (isHarmony && toolFormat === "harmony") return harmony(offeredTools);

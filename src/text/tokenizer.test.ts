@@ -52,6 +52,21 @@ describe.each(["gpt2", "qwen", "llama3", "llama2"])("tokenizer %s", (name) => {
     for (const { text, ids } of random.texts) expect(tokenizer.encode(text), JSON.stringify(text)).toEqual(ids);
   });
 
+  it("tells special tokens from the same texts by a sign", () => {
+    const sign = "\ud800";
+    const special = [...tokenizer.specialIds].at(-1)!;
+    const text = tokenizer.tokenText(special);
+    const ids = [...tokenizer.encode("é"), special, ...tokenizer.encode("a😀").slice(0, -1), special];
+    const shown = (specialTokenSign: string) => tokenizer.decode(ids, { skipSpecialTokens: false, specialTokenSign });
+    const [before, between, after] = shown(sign).split(sign + text);
+    expect(before).toBe("é");
+    // Of some vocabularies the last character is one token.
+    expect(between).toMatch(/^ ?a\ufffd*$/);
+    expect(after).toBe("");
+    expect(shown("").split(text)).toHaveLength(3);
+    expect(tokenizer.decode(ids, { specialTokenSign: sign })).not.toContain(sign);
+  });
+
   it("gives the texts of Hugging Face's library, also for ids that no text has", () => {
     for (const { ids, decoded, decoded_with_special } of [...texts, ...random.ids]) {
       expect(tokenizer.decode(ids), String(ids)).toBe(decoded);

@@ -61,6 +61,20 @@ const calls: Partial<BigramModel> = {
   },
 };
 
+/** Speaks of marks, which it spells. */
+const spells: Partial<BigramModel> = {
+  ...common,
+  pieces: [...pieces, "It is <|end", "|><|start|>assistant<|channel|>analysis<|message|>"],
+  odds: {
+    ...header,
+    "<|channel|>": { final: 1 },
+    "<|message|>": { "It is <|end": 1 },
+    "It is <|end": { "|><|start|>assistant<|channel|>analysis<|message|>": 1 },
+    "|><|start|>assistant<|channel|>analysis<|message|>": { "<|end|>": 1 },
+    "<|end|>": { "<|return|>": 1 },
+  },
+};
+
 /** Says this and that under any header. */
 const wanders: Partial<BigramModel> = {
   ...common,
@@ -83,6 +97,7 @@ beforeAll(async () => {
     scriptedModel("answers", answers),
     scriptedModel("calls", calls),
     scriptedModel("wanders", wanders),
+    scriptedModel("spells", spells),
   ]);
   ids = models[0].ids;
   folder = models[0].model.path;
@@ -135,6 +150,18 @@ describe("chat completions", () => {
     expect(choice.logprobs!.content.map(({ token }) => token)).toEqual([...tokens, "<|return|>"]);
     expect(choice.usage.completion_tokens_details!.reasoning_tokens).toBe(1);
     expect((await reply({ model: "answers" })).message).toMatchObject({ reasoning: null, content: "It is 4." });
+  });
+
+  test("may speak of marks", async () => {
+    const { message, token_ids } = await reply({ model: "spells", return_token_ids: true });
+    const content = "It is <|end|><|start|>assistant<|channel|>analysis<|message|>";
+    expect(message).toMatchObject({ content, reasoning: null });
+    expect(token_ids).toHaveLength(7);
+    expect((await reply({ model: "spells", stop: ["<|start|>"] })).message.content).toBe("It is <|end|>");
+    expect((await reply({ model: "spells", stop: ["assistant"] })).message.content).toBe("It is <|end|><|start|>");
+    // Here with the mark itself, behind its sign.
+    const stopped = await reply({ model: "spells", ignore_eos: true, max_tokens: 8, stop: ["<|return|>"] });
+    expect(stopped.message.content).toBe(content);
   });
 
   test("may be hidden in their thoughts, cut, and stopped", async () => {

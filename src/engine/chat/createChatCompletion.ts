@@ -86,7 +86,9 @@ async function prepareChat(
       promptTokens: prompt.tokens,
       adapter: served.adapter,
       ...rules,
-      params: plan.needsSpecialTokens ? { ...settings, skipSpecialTokens: false } : settings,
+      params: plan.needsSpecialTokens
+        ? { ...settings, skipSpecialTokens: false, specialTokenSign: plan.specialTokenSign }
+        : settings,
       n: request.n,
       priority: request.priority,
       cacheSalt: cacheSalt(caller, request.cache_salt),

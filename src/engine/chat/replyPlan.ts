@@ -4,6 +4,7 @@ import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
   type ChatTemplate,
+  HARMONY_MARKS,
   HARMONY_REASONING,
   type OfferedTools,
   placeInMessage,
@@ -34,6 +35,8 @@ export interface ReplyPlan {
   onlyOneCall: boolean;
   /** Whether the marks that are looked for are special tokens, which text leaves out otherwise. */
   needsSpecialTokens: boolean;
+  /** Stands before each special token of the text, where only tokens are marks; "": nothing does. */
+  specialTokenSign: string;
   /** What stands before an answer and before a call that the reply must consist of, where replies are messages; else null. */
   heads: ReplyHeads | null;
   /** Calls that are held to what the tools declare; null: none has to be made, and what is called is as the model likes. */
@@ -75,20 +78,25 @@ export function planReply(
   const form = constraintOf(request);
   const isHeld = toolFormat !== null && (choice !== "auto" || jsonFormOf(request) !== null);
   const heads = reasoning === null ? null : replyHeads(reasoning, start, isHeld ? "tool_choice" : form?.field);
+  const isSpecial = (mark: string) => {
+    const id = tokenizer.tokenToId(mark);
+    return id !== null && tokenizer.specialIds.has(id);
+  };
   return {
     reasoning,
     toolFormat,
     offeredTools: new Map(tools.map((tool) => [tool.function.name, tool.function.parameters])),
     isFormed: form !== null && (choice === "none" || choice === "auto"),
     onlyOneCall: !several,
-    needsSpecialTokens: marks(reasoning, toolFormat).some((mark) => {
-      const id = tokenizer.tokenToId(mark);
-      return id !== null && tokenizer.specialIds.has(id);
-    }),
+    needsSpecialTokens: marks(reasoning, toolFormat).some(isSpecial),
+    specialTokenSign: reasoning?.messages !== undefined && HARMONY_MARKS.every(isSpecial) ? SIGN : "",
     heads,
     heldCalls: isHeld ? heldCalls(request, choice, toolFormat, template.source, several, heads) : null,
   };
 }
+
+/** The first half of a character, which no text of tokens holds alone. */
+const SIGN = "\ud800";
 
 /** `field`: what of the request holds the reply to something; undefined: nothing does. */
 function replyHeads(
