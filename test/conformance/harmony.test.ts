@@ -213,6 +213,8 @@ describe("chat completions", () => {
     expect(new Set(choices.map(({ message }) => message.tool_calls![0]!.id)).size).toBe(3);
     const chunks = await served.chunks({ model: "calls", tools, n: 3 });
     for (const index of [0, 1, 2]) expect(streamedCalls(chunks, index)).toEqual([["add", '{"a": 5}']]);
+    const beams = await served.chat({ model: "answers", ...thinking, use_beam_search: true, n: 2, max_tokens: 20 });
+    expect(beams.choices[0]!.message).toMatchObject({ reasoning: "two.", content: "It is 4." });
   });
 
   test("never say a mark, whatever is drawn", async () => {

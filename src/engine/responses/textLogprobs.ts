@@ -28,8 +28,9 @@ export class TextLogprobs {
   /** The tokens of a piece of text, or of thoughts, that the reply goes on with; none twice. */
   of(piece: string): ResponseLogprob[] {
     if (piece === "" || this.waiting.length === 0) return [];
-    const at = this.text.indexOf(piece, this.end);
-    if (at < 0) return [];
+    const at = this.placeOf(piece);
+    // Between several messages of a reply stands an empty line, which is no token's.
+    if (at < 0) return piece.includes("\n\n") ? piece.split("\n\n").flatMap((part) => this.of(part)) : [];
     this.end = at + piece.length;
     const found: ResponseLogprob[] = [];
     while (this.waiting.length > 0 && this.waiting[0]!.from < this.end) {
@@ -37,5 +38,14 @@ export class TextLogprobs {
       if (to > at) found.push(shown);
     }
     return found;
+  }
+
+  /** Where a token begins rather than in the midst of one: marks and headers before a text may hold its first word. */
+  private placeOf(piece: string): number {
+    const begins = new Set(this.waiting.map(({ from }) => from));
+    const first = this.text.indexOf(piece, this.end);
+    let at = first;
+    while (at >= 0 && !begins.has(at)) at = this.text.indexOf(piece, at + 1);
+    return at < 0 ? first : at;
   }
 }
