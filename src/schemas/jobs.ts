@@ -246,7 +246,7 @@ const trainingMessage = named(
   trajectoryMessage.extend({
     reasoning: field(
       z.string().nullish(),
-      "Of an assistant: what it thought first, trained with its turn where the template shows it. `reasoning_content` is taken too.",
+      "Of an assistant: what it thought first, trained with its turn where the template shows it. `reasoning_content` is taken too, and with gpt-oss `thinking`.",
     ),
     weight: field(z.union([z.literal(0), z.literal(1)]).nullish(), "0: not trained.", { default: 1 }),
   }),

@@ -194,7 +194,7 @@ export interface TrainingMessage {
   tool_call_id?: string | null;
   /**
    * Of an assistant: what it thought first, trained with its turn where the template shows it. `reasoning_content` is
-   * taken too.
+   * taken too, and with gpt-oss `thinking`.
    */
   reasoning?: string | null;
   /** 0: not trained. Default: 1. */
