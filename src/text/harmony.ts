@@ -33,6 +33,7 @@ export const HARMONY_TEXTS = {
   /** Begins another message of the reply. */
   next: `${START}assistant`,
   call: (name: string) => `${CHANNEL}commentary to=functions.${name} ${CONSTRAIN}json${MESSAGE}`,
+  callEnd: CALL,
 } as const;
 
 export const isHarmony = (templateSource: string): boolean =>

@@ -83,6 +83,8 @@ describe("turns come back in the next prompt", () => {
       "analysis<|message|>I add them.<|end|><|start|>assistant<|channel|>final<|message|>It is 7.<|return|>",
     );
     expect(answer).toMatch(/^final<\|message\|>It is 7\.<\|end\|>/);
+    const sampledEnd = (name: string) => turns.find(({ turn }) => turn === name)!.sampled.slice(-"<|call|>".length);
+    expect(sampledEnd("a tool call")).toBe("<|call|>");
     expect(turns.every(({ refused }) => refused === null)).toBe(true);
   });
 

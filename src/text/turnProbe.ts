@@ -43,8 +43,9 @@ export function probeTurns(model: ProbedModel): TurnInspection[] {
     reply: string,
     after: ConversationMessage,
     tools = false,
+    ends = model.ends,
   ) => {
-    const probed = probeTurn(model, turn, before, reply, after, tools);
+    const probed = probeTurn({ ...model, ends }, turn, before, reply, after, tools);
     if (probed !== null) probes.push(probed);
   };
   const answer = asAnswer(model.reasoning, ANSWER);
@@ -55,7 +56,9 @@ export function probeTurns(model: ProbedModel): TurnInspection[] {
   const call = callText(model);
   const called = thinks ? withThoughts(model.reasoning!, call) : call;
   const answered = thinks ? withThoughts(model.reasoning!, answer) : answer;
-  probe("a tool call", [question], called, result, true);
+  const { end: callEnd } = TOOL_SYNTAX[model.toolFormat];
+  const ends = model.ends.filter((text) => text === callEnd);
+  probe("a tool call", [question], called, result, true, ends.length > 0 ? ends : model.ends);
   const turns = [question, messageOf(model, called), result];
   probe("the reply after a tool call", turns, answered, next, true);
   return probes;

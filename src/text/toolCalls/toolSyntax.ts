@@ -28,6 +28,8 @@ export interface ToolSyntax {
   isTaughtBy(templateSource: string): boolean;
   /** Texts that are special tokens in many vocabularies, which a reply would leave out. */
   marks: readonly string[];
+  /** The token that ends a reply with a call, where that is another one than elsewhere. */
+  end?: string;
   /** What the template writes, where it has a choice. */
   texts(templateSource: string): CallTexts;
   parser(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
@@ -64,7 +66,8 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
   harmony: {
     isTaughtBy: isHarmony,
     marks: HARMONY_MARKS,
-    // The mark behind a call ends the reply.
+    end: HARMONY_TEXTS.callEnd,
+    // As a call ends the reply, it has one.
     texts: () => ({
       ...{ open: "", head: HARMONY_TEXTS.call, style: "json_arguments", tail: "", between: null, close: "" },
     }),
