@@ -18,8 +18,8 @@ export const spreadTokens = (count: number, vocab: number, salt: number): Int32A
 export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
 
 /**
- * Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions. `shared`: all have the same
- * context, and its whole pages in common.
+ * Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions, for every group of layers one after
+ * the other. `shared`: all have the same context, and its whole pages in common.
  */
 export async function openContexts(
   model: DeviceModel,
@@ -31,14 +31,18 @@ export async function openContexts(
   const each = pagesFor(1, context, further);
   const blocks = Array.from({ length: sequences }, (_, s) => Int32Array.from({ length: each }, (_, i) => s * each + i));
   const whole = shared ? Math.floor(context / PAGE) : 0;
-  for (const [s, own] of blocks.entries()) {
+  const groups = model.pageGroups.length;
+  const tables = blocks.map((own, s) => {
     if (s > 0) own.set(blocks[0]!.subarray(0, whole));
+    return Int32Array.from({ length: groups * each }, (_, i) => own[i % each]! * groups + Math.floor(i / each));
+  });
+  for (const [s, table] of tables.entries()) {
     const position = s > 0 ? whole * PAGE : 0;
     if (position === context) continue;
     const tokens = spreadTokens(context, model.config.vocab, shared ? 0 : s).subarray(position);
-    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: own }]);
+    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: table }]);
   }
-  return blocks;
+  return tables;
 }
 
 /** Sequences over those contexts that sample by `params`; `step(i)` draws the token after position context + i. */

@@ -40,8 +40,9 @@ GroupScale group_scale(const model::QuantizedFormat&, const Block&, int group);
 // The same the other way round.
 void put_together(TensorFormat, const Block&, uint8_t* block);
 
-// Of 16 codes of mxfp4 as they are stored, what they are multiplied as; and the other way round.
-inline constexpr uint8_t kMicroCodes[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
+// Of 16 codes of mxfp4 as they are stored, what they are multiplied as; and the other way round. Every object has its
+// own: those of kernels share no symbol.
+constexpr uint8_t kMicroCodes[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
 struct MicroCodes {
   uint8_t stored[32] = {};
   constexpr MicroCodes() {
