@@ -245,6 +245,8 @@ napi_value Model::train_weights(const Arguments&) {
     throw Failure{"invalid_argument", "quantised weights cannot be trained: train an adapter", "config"};
   if (handle_->spec.has_experts())
     throw Failure{"invalid_argument", "weights of experts cannot be trained: train an adapter", "config"};
+  if (handle_->spec.token_inputs)
+    throw Failure{"invalid_argument", "weights of token inputs cannot be trained: train an adapter", "config"};
   for (const model::LayerSpec& layer : handle_->spec.layers)
     if (layer.attention.sinks)
       throw Failure{"invalid_argument", "sinks of attention cannot be trained: train an adapter", "config"};

@@ -25,7 +25,8 @@ RopeSpec rope_spec(const Argument& rope) {
                                               {"linear", RopeType::linear},
                                               {"llama3", RopeType::llama3},
                                               {"yarn", RopeType::yarn},
-                                              {"longrope", RopeType::longrope}});
+                                              {"longrope", RopeType::longrope},
+                                              {"proportional", RopeType::proportional}});
   r.theta = number("theta", 1, 1e15);
   r.factor = number("factor", 1e-3, 1e6);
   r.rotary_share = number("rotaryShare", 0, 1);
@@ -62,6 +63,9 @@ AttentionSpec attention_spec(const Argument& attention) {
   a.fused_qkv = attention.at("fusedQkv").boolean();
   a.output_gate = attention.at("outputGate").boolean();
   if (const auto sinks = attention.given("sinks")) a.sinks = sinks->boolean();
+  if (const auto norm = attention.given("vNorm")) a.v_norm = norm->boolean();
+  if (const auto from_keys = attention.given("valuesFromKeys")) a.values_from_keys = from_keys->boolean();
+  if (const auto layer = attention.given("keysOf")) a.keys_of = layer->whole(0, 1023);
   return a;
 }
 
@@ -121,6 +125,7 @@ LayerSpec layer_spec(const Argument& layer) {
   l.norms = one_of<NormPlacement>(
       layer.at("norms"), {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
   l.residual_scale = layer.at("residualScale").number(1e-6, 1e6);
+  if (const auto scaled = layer.given("scaled")) l.scaled = scaled->boolean();
   return l;
 }
 
@@ -167,6 +172,7 @@ ModelSpec model_spec(const Argument& config, TensorFormat format) {
   m.embedding_rounds = config.at("embeddingRounds").boolean();
   m.logit_scale = config.at("logitScale").number(1e-6, 1e6);
   m.logit_soft_cap = config.at("logitSoftCap").number(0, 1e6);
+  if (const auto inputs = config.given("tokenInputs")) m.token_inputs = inputs->whole(1, 1 << 13);
   config.at("layers").each(1024, [&](const Argument& layer) { m.layers.push_back(layer_spec(layer)); });
   try {
     model::check(m);

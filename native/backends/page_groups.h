@@ -24,6 +24,7 @@ inline PageGroups page_groups(const model::ModelSpec& m) {
   int window = 0;
   for (int l = 0; l < int(m.layers.size()); l++) {
     const int own = m.layers[size_t(l)].attention.window;
+    if (m.keys_layer(l) != l) continue;
     kinds[own > 0].push_back(l);
     window = std::max(window, own);
   }
@@ -40,6 +41,7 @@ inline PageGroups page_groups(const model::ModelSpec& m) {
     for (int i = 0; i < size; i++) groups.of_layer[size_t(layers[size_t(i)])] = first + i * count / size;
     groups.windows.insert(groups.windows.end(), size_t(count), &layers == &kinds[0] ? 0 : window);
   }
+  for (int l = 0; l < int(m.layers.size()); l++) groups.of_layer[size_t(l)] = groups.of_layer[size_t(m.keys_layer(l))];
   return groups;
 }
 

@@ -53,6 +53,9 @@ RopeTable::RopeTable(const RopeSpec& c, int rotary, int max_positions)
   for (int i = 0; i < half_; i++) frequencies[i] = 1 / std::pow(c.theta, 2.0 * i / rotary);
   if (c.type == RopeType::none) {
     std::fill(frequencies.begin(), frequencies.end(), 0.0);
+  } else if (c.type == RopeType::proportional) {
+    const int turning = int(c.rotary_share * rotary / 2);
+    for (int i = 0; i < half_; i++) frequencies[i] = i < turning ? frequencies[i] / c.factor : 0;
   } else if (c.type == RopeType::linear) {
     for (double& f : frequencies) f /= c.factor;
   } else if (c.type == RopeType::llama3) {

@@ -14,6 +14,7 @@ void check(const ModelSpec& m) {
   require(m.vocab > 0, "vocab", "must be positive");
   require(m.max_positions > 0, "maxPositions", "must be positive");
   require(!m.layers.empty(), "layers", "must not be empty");
+  require(m.token_inputs >= 0, "tokenInputs", "must not be negative");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const AttentionSpec& a = m.layers[i].attention;
     const std::string at = "layers[" + std::to_string(i) + "].";
@@ -21,6 +22,7 @@ void check(const ModelSpec& m) {
       require(e->intermediate > 0, at + "experts.intermediate", "must be positive");
       require(e->per_token > 0 && e->per_token <= e->count, at + "experts.perToken", "must be 1 to count");
       require(m.layers[i].norms == NormPlacement::before, at + "norms", "must stand before experts");
+      require(m.token_inputs == 0, at + "experts", "must not be in a model with token inputs");
       require(!e->bias || !e->shared(), at + "experts.bias", "must be false where every token has an expert");
     } else {
       require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
@@ -49,6 +51,16 @@ void check(const ModelSpec& m) {
     if (rope.type == RopeType::longrope)
       require(int(rope.factors(m.max_positions).size()) == a.rotary() / 2 && rope.attention_factor > 0,
               at + "attention.rope.factors", "must be one for every two elements that turn");
+    require(!(a.v_norm || a.values_from_keys) || (a.qk_norm && !a.fused_qkv), at + "attention.qkNorm",
+            "must be true, and fusedQkv false, where values have a norm or are keys");
+    if (a.keys_of >= 0) {
+      require(a.keys_of < int(i) && !m.layers[size_t(a.keys_of)].delta_rule &&
+                  m.layers[size_t(a.keys_of)].attention.keys_of < 0,
+              at + "attention.keysOf", "must be a layer before it that has keys and values");
+      const AttentionSpec& of = m.layers[size_t(a.keys_of)].attention;
+      require(of.kv_heads == a.kv_heads && of.head_dim == a.head_dim && of.window == a.window && !a.fused_qkv,
+              at + "attention.keysOf", "must be a layer with the same heads and window");
+    }
     require(!a.fused_qkv || !(a.q_bias || a.k_bias || a.v_bias), at + "attention.fusedQkv", "must have no biases");
     require(!a.fused_qkv || !a.output_gate, at + "attention.fusedQkv", "must have no output gate");
   }

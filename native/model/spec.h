@@ -13,7 +13,8 @@
 
 namespace anneal::model {
 
-enum class RopeType : uint8_t { none, standard, linear, llama3, yarn, longrope };
+// proportional: all of a head turns, and its elements behind the rotary share by nothing.
+enum class RopeType : uint8_t { none, standard, linear, llama3, yarn, longrope, proportional };
 
 // Rotary position embedding of one layer, half rotation (element i turns with i + rotary width / 2).
 struct RopeSpec {
@@ -50,10 +51,13 @@ struct AttentionSpec {
   bool output_gate = false;
   // Every head has a score of its own, which takes part in the softmax of every row and has no value.
   bool sinks = false;
+  bool v_norm = false;           // an RMS norm of every head of v, which has no weight
+  bool values_from_keys = false;  // there is no v_proj: values are what k_proj puts out
+  int keys_of = -1;              // the layer before whose keys and values are attended to; -1: its own
 
   float score_scale() const;
   // Elements of a head that turn with its position.
-  int rotary() const { return int(head_dim * rope.rotary_share); }
+  int rotary() const { return rope.type == RopeType::proportional ? head_dim : int(head_dim * rope.rotary_share); }
   int group() const { return heads / kv_heads; }  // query heads of a key-value head
   int q_width() const { return heads * head_dim; }
   int q_stride() const { return output_gate ? 2 * head_dim : head_dim; }  // from head to head of what q_proj puts out
@@ -107,7 +111,8 @@ struct ExpertsSpec {
 // put out as well.
 enum class NormPlacement : uint8_t { before, before_and_after };
 
-// One layer: x += attention(norm(x)), x += feed_forward(norm(x)). A new kind of layer is a field here, and a forward
+// One layer: x += attention(norm(x)), x += feed_forward(norm(x)), and where the model has token inputs
+// x += norm(out(activation(gate(x)) * token input)). A new kind of layer is a field here, and a forward
 // and a backward in each backend that has it.
 struct LayerSpec {
   AttentionSpec attention;
@@ -116,6 +121,7 @@ struct LayerSpec {
   std::optional<ExpertsSpec> experts;  // in the place of the feed-forward, which then says nothing
   NormPlacement norms = NormPlacement::before;
   double residual_scale = 1;  // of what attention and feed-forward add
+  bool scaled = false;        // what the layer puts out is multiplied with a number of its own
 };
 
 struct ModelSpec {
@@ -127,6 +133,7 @@ struct ModelSpec {
   double embedding_scale = 1, logit_scale = 1;
   bool embedding_rounds = false;            // the scale and scaled embeddings are rounded to the format
   double logit_soft_cap = 0;                // 0: none
+  int token_inputs = 0;  // width of what every layer is given of a token beside the residual stream; 0: nothing
   TensorFormat format = TensorFormat::f32;  // of activations, pages, and the weights that are not named below
   std::unordered_map<std::string, TensorFormat> quantized;  // matrices by name
   KvCache kv_cache = KvCache::exact;
@@ -134,6 +141,17 @@ struct ModelSpec {
   bool recurrent() const {
     for (const LayerSpec& layer : layers)
       if (layer.delta_rule) return true;
+    return false;
+  }
+  // The layer whose keys and values a layer attends to.
+  int keys_layer(int layer) const {
+    const int of = layers[size_t(layer)].attention.keys_of;
+    return of < 0 ? layer : of;
+  }
+  // Whether another layer attends to a layer's keys and values.
+  bool keys_are_shared(int layer) const {
+    for (const LayerSpec& other : layers)
+      if (other.attention.keys_of == layer) return true;
     return false;
   }
   // Whether layers choose among experts.

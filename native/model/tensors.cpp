@@ -8,6 +8,8 @@ namespace anneal::model {
 bool has_projection(const LayerSpec& layer, int p) {
   if (p >= kGate && p <= kDown) return !layer.experts;
   if (p == kO) return true;
+  if ((p == kK || p == kV) && layer.attention.keys_of >= 0) return false;
+  if (p == kV && layer.attention.values_from_keys) return false;
   return (p >= kInQkv) == layer.delta_rule.has_value();
 }
 
@@ -56,7 +58,8 @@ const char* module_place(int module) {
 
 const char* module_name(int module) { return std::strchr(module_place(module), '.') + 1; }
 
-const char* norm_place(const LayerSpec& layer, int norm) {
+const char* norm_place(const ModelSpec& m, int index, int norm) {
+  const LayerSpec& layer = m.layers[size_t(index)];
   const bool after = layer.norms == NormPlacement::before_and_after, delta = layer.delta_rule.has_value(),
              heads = layer.attention.qk_norm && !delta;
   switch (norm) {
@@ -65,7 +68,8 @@ const char* norm_place(const LayerSpec& layer, int norm) {
     case kNormMiddle: return after ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     case kNormOut: return after ? "post_feedforward_layernorm" : nullptr;
     case kNormQ: return heads ? "self_attn.q_norm" : nullptr;
-    case kNormK: return heads ? "self_attn.k_norm" : nullptr;
+    case kNormK: return heads && layer.attention.keys_of < 0 ? "self_attn.k_norm" : nullptr;
+    case kNormToken: return m.token_inputs ? "post_per_layer_input_norm" : nullptr;
     default: return delta ? "linear_attn.norm" : nullptr;
   }
 }
@@ -158,6 +162,25 @@ TensorShape sink_tensor(const ModelSpec& m, int layer) {
   return {layer_name(layer, "self_attn.sinks"), m.layers[layer].attention.heads, 0};
 }
 
+TensorShape scale_tensor(const ModelSpec&, int layer) { return {layer_name(layer, "layer_scalar"), 1, 0}; }
+
+TensorShape token_tensor(const ModelSpec& m, int tensor) {
+  const int64_t width = int64_t(m.token_inputs) * int64_t(m.layers.size());
+  switch (tensor) {
+    case kTokenTable: return {"model.embed_tokens_per_layer.weight", m.vocab, width};
+    case kTokenProjection: return {"model.per_layer_model_projection.weight", width, m.hidden};
+    default: return {"model.per_layer_projection_norm.weight", m.token_inputs, 0};
+  }
+}
+
+TensorShape token_gate_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "per_layer_input_gate.weight"), m.token_inputs, m.hidden};
+}
+
+TensorShape token_out_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "per_layer_projection.weight"), m.hidden, m.token_inputs};
+}
+
 std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
   std::vector<TensorShape> list;
   const auto of_experts = [&](const ExpertsSpec& experts, const TensorShape& matrix) {
@@ -165,6 +188,7 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
     if (experts.bias) list.push_back({bias_of(matrix.name), matrix.rows, 0});
   };
   list.push_back({"model.embed_tokens.weight", m.vocab, m.hidden});
+  for (int t = 0; m.token_inputs && t < kTokenTensors; t++) list.push_back(token_tensor(m, t));
   for (int l = 0; l < int(m.layers.size()); l++) {
     const LayerSpec& layer = m.layers[l];
     for (int module : modules_of(layer)) {
@@ -178,9 +202,11 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
     for (int e = 0; layer.experts && e < layer.experts->total(); e++)
       for (int p : {kGate, kUp, kDown}) of_experts(*layer.experts, expert_tensor(m, l, e, p));
     for (int n = 0; n < kNorms; n++)
-      if (const char* place = norm_place(layer, n))
+      if (const char* place = norm_place(m, l, n))
         list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});
     for (int t = 0; layer.delta_rule && t < kDeltaTensors; t++) list.push_back(delta_tensor(m, l, t));
+    if (m.token_inputs) list.push_back(token_gate_tensor(m, l)), list.push_back(token_out_tensor(m, l));
+    if (layer.scaled) list.push_back(scale_tensor(m, l));
   }
   list.push_back({"model.norm.weight", m.hidden, 0});
   if (!m.tied_head) list.push_back({"lm_head.weight", m.vocab, m.hidden});

@@ -30,10 +30,10 @@ bool has_projection(const LayerSpec&, int projection);
 enum Module : int { kQkv = kProjections, kGateUp, kOut, kModules };
 
 // The norms of a layer: before attention, after it, before and after the feed-forward, of heads of q and k, of what
-// heads of the delta rule put out.
-enum Norm : int { kNormIn, kNormAttended, kNormMiddle, kNormOut, kNormQ, kNormK, kNormDelta, kNorms };
+// heads of the delta rule put out, of what token inputs add.
+enum Norm : int { kNormIn, kNormAttended, kNormMiddle, kNormOut, kNormQ, kNormK, kNormDelta, kNormToken, kNorms };
 // "input_layernorm"; null: the layer has none.
-const char* norm_place(const LayerSpec&, int norm);
+const char* norm_place(const ModelSpec&, int layer, int norm);
 int norm_width(const ModelSpec&, int layer, int norm);
 // Whether it multiplies by 1 + weight.
 inline bool norm_adds_one(const ModelSpec& m, int norm) { return m.norm_adds_one && norm != kNormDelta; }
@@ -90,6 +90,16 @@ TensorShape expert_tensor(const ModelSpec&, int layer, int expert, int projectio
 std::string bias_of(const std::string& weight);
 // Of attention with sinks.
 TensorShape sink_tensor(const ModelSpec&, int layer);
+// Of a layer that is scaled.
+TensorShape scale_tensor(const ModelSpec&, int layer);
+
+// What token inputs are made of, as wide as those of all layers together: a row of every token, and a product of its
+// embedding, whose part of each layer has a norm.
+enum TokenTensor : int { kTokenTable, kTokenProjection, kTokenNorm, kTokenTensors };
+TensorShape token_tensor(const ModelSpec&, int tensor);
+// What a layer multiplies them with: the gate's product of the residual stream, and that of what is gated.
+TensorShape token_gate_tensor(const ModelSpec&, int layer);
+TensorShape token_out_tensor(const ModelSpec&, int layer);
 
 // All weights, in the order in which they are read.
 std::vector<TensorShape> weight_tensors(const ModelSpec&);

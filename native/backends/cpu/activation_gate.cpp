@@ -42,7 +42,7 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
   Team alone;  // so that sums are in one order
   for (int row = 0; row < rows && text.residual_in; row++)
     std::copy_n(text.residual_in + int64_t(row) * m.spec.hidden, m.spec.hidden, x.at(row));
-  if (!text.residual_in) embed_tokens(alone, m, batch, x);
+  if (!text.residual_in) embed_tokens(alone, m, batch, x, workspace);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = x;
   a.attention = attention;
@@ -66,11 +66,14 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
     w.weight_only = true;
     names.push_back(name);
   };
+  if (m.spec.token_inputs) gate(m.weights->token_projection, token_tensor(m.spec, kTokenProjection).name);
   for (int l = 0; l < m.layers(); l++) {
     Layer& layer = m.weights->layers[l];
     for (int p = 0; p < kProjections; p++)
       if (has_projection(m.spec.layers[l], p))
         gate(layer.projections[p], module_name(l, module_of(m.spec.layers[l], p)) + ".weight");
+    if (layer.token_gate.n) gate(layer.token_gate, token_gate_tensor(m.spec, l).name);
+    if (layer.token_out.n) gate(layer.token_out, token_out_tensor(m.spec, l).name);
     for (int e = 0; e < int(layer.experts.size()); e++)
       for (int p : {kGate, kUp, kDown}) gate(layer.experts[e].of(p), expert_tensor(m.spec, l, e, p).name);
   }

@@ -293,7 +293,7 @@ void attention_backward(Team& team, const Model& m, const Batch& batch, int laye
   const AttentionSpec& c = m.attention(layer);
   const int heads = c.kv_heads, group = c.group();
   const Queries& queries = batch.queries_of(group);
-  team.each(int64_t(d.pages) * heads, [&](int64_t chunk, int) {
+  team.each(d.adds ? 0 : int64_t(d.pages) * heads, [&](int64_t chunk, int) {
     for (const Matrix& by : {d.k, d.v}) std::memset(by.at(chunk * kPage), 0, kPage * by.ld * sizeof(float));
   });
   for (const auto& level : d.cells)

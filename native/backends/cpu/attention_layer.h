@@ -27,7 +27,8 @@ struct AttentionGradients {
   Rows out;            // [kv_heads][rows][group][head_dim], in the compute type
   const float* delta;  // sum of out and its gradient, [kv_heads][rows][group]
   Matrix q;            // [kv_heads][rows][group][head_dim], zeros to begin with
-  Matrix k, v;         // [pages][kv_heads][kPage][head_dim], overwritten
+  Matrix k, v;         // [pages][kv_heads][kPage][head_dim], overwritten, or added to where others attended to them
+  bool adds;
   int pages;
   const AttentionCells& cells;
 };

@@ -68,6 +68,13 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
   d_q.reserve(size_t(batch.rows) * c.q_floats * sizeof(float));
   pages = page_count;
   for (Buffer* heads : {&d_k, &d_v}) heads->reserve(size_t(pages) * kPage * c.kv_floats * sizeof(float));
+  for (std::vector<Buffer>* shared : {&shared_d_k, &shared_d_v}) {
+    shared->resize(size_t(m.shared_keys_count()));
+    for (int l = 0; l < m.layers(); l++)
+      if (m.spec.keys_are_shared(l))
+        (*shared)[size_t(m.shared_keys(l))].reserve(size_t(pages) * kPage * widths_of(m.spec.layers[l]).kv_floats *
+                                                    sizeof(float));
+  }
   cells.clear();
   for (const Queries& queries : batch.queries) cells.push_back(attention_cells(batch, pages, queries.group));
 }

@@ -23,6 +23,9 @@ struct BackwardMemory {
   // Float32: sum(d_out out) of every head [kv_heads][rows][group]; heads [kv_heads][rows][group][head_dim], and
   // [pages][kv_heads][kPage][head_dim] twice, each padded.
   Buffer delta, d_q, d_k, d_v;
+  // The last two of keys and values that several layers attend to, which stay until the first of these is reached:
+  // [Model::shared_keys].
+  std::vector<Buffer> shared_d_k, shared_d_v;
   RowStore d_head_gates;  // of attention's output gates [rows][q_width], or of the delta rule's [rows][value_width]
   // Of what heads of the delta rule put out [rows][value_width], and of what its convolution is given
   // [rows][conv_width].

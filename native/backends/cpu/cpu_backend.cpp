@@ -108,7 +108,7 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
     const int layer = int(chunk % layers);
     pages_.clear(new_pages_[chunk / layers * groups.count() + groups.of(layer)], layer);
   });
-  embed_tokens(team, m, batch_, residual_);
+  embed_tokens(team, m, batch_, residual_, workspace_);
   LayerActivations a;
   a.x_in = a.x_mid = a.x_out = residual_;
   a.attention = attention_;

@@ -84,6 +84,26 @@ class SwitchedPool final : public Pool {
   Pool* pool;
 };
 
+// What the layers of Gemma 4 do not have in common.
+inline void read_gemma4_layers(const Json& j, ModelSpec& m) {
+  const int count = int(m.layers.size()), own = count - int(j["num_kv_shared_layers"].value);
+  const auto sliding = [&](int l) { return j["layer_types"].items[size_t(l)].string == "sliding_attention"; };
+  for (int l = 0; l < count; l++) {
+    LayerSpec& layer = m.layers[size_t(l)];
+    AttentionSpec& a = layer.attention;
+    const std::string number = std::to_string(l);
+    if (const Json& told = j["per_layer_config"]; told.has(number.c_str())) {
+      a.head_dim = int(told[number.c_str()].number_or("head_dim", a.head_dim));
+      a.kv_heads = int(told[number.c_str()].number_or("num_key_value_heads", a.kv_heads));
+    }
+    a.values_from_keys = !sliding(l) && j["attention_k_eq_v"].value != 0 && l < own;
+    if (l < own) continue;
+    for (int of = 0; of < own; of++)
+      if (sliding(of) == sliding(l)) a.keys_of = of;
+    if (j["use_double_wide_mlp"].value != 0) layer.feed_forward.intermediate *= 2;
+  }
+}
+
 inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   const Json whole = read_json(folder + "/config.json"), j = whole.has("text_config") ? whole["text_config"] : whole;
   const std::string family = j["model_type"].string;
@@ -100,7 +120,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
   a.qk_norm = family.starts_with("qwen3");
   auto flag = [&](const char* name) { return j.number_or(name, 0) != 0; };
-  const bool gpt_oss = family == "gpt_oss";
+  const bool gpt_oss = family == "gpt_oss", gemma4 = family == "gemma4_text";
   a.o_bias = gpt_oss ? j.number_or("attention_bias", 1) != 0 : flag("attention_bias");
   a.sinks = gpt_oss;
   a.q_bias = a.k_bias = a.v_bias = family == "qwen2" || a.o_bias;
@@ -119,6 +139,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   a.rope.type = kind == "linear"   ? RopeType::linear
                 : kind == "llama3" ? RopeType::llama3
                 : kind == "yarn"   ? RopeType::yarn
+                : gemma4           ? RopeType::proportional
                                    : RopeType::standard;
   a.rope.factor = rope.number_or("factor", 1);
   a.rope.low_freq_factor = rope.number_or("low_freq_factor", 1),
@@ -146,8 +167,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   if (family.starts_with("gemma")) {
     l.norms = NormPlacement::before_and_after, l.feed_forward.activation = Activation::gelu_tanh;
     m.norm_adds_one = m.embedding_rounds = true, m.embedding_scale = std::sqrt(double(m.hidden));
-    a.qk_norm = family == "gemma3_text";
-    a.scale = 1 / std::sqrt(j["query_pre_attn_scalar"].value);
+    a.qk_norm = family != "gemma2", m.norm_adds_one = !gemma4;
+    a.scale = gemma4 ? 1 : 1 / std::sqrt(j["query_pre_attn_scalar"].value);
+    if (gemma4) a.v_norm = l.scaled = true, m.token_inputs = int(j["hidden_size_per_layer_input"].value);
     m.logit_soft_cap = j.number_or("final_logit_softcapping", 0);
     if (family == "gemma2") a.soft_cap = j.number_or("attn_logit_softcapping", 0);
   }
@@ -165,8 +187,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                                          j["layer_types"].items[i].string == "sliding_attention");
     if (!sliding) continue;
     m.layers[i].attention.window = int(j["sliding_window"].value);
-    if (family == "gemma3_text") m.layers[i].attention.rope = local;
+    if (gemma4 || family == "gemma3_text") m.layers[i].attention.rope = local;
   }
+  if (gemma4) read_gemma4_layers(j, m);
   for (size_t i = 0; qwen3_5 && i < m.layers.size(); i++)
     if (j["layer_types"].items[i].string == "linear_attention") {
       const auto size = [&](const char* name) { return int(j[name].value); };
@@ -204,6 +227,9 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
       if (j["no_rope_layers"].items[i].value == 0) m.layers[i].attention.rope.type = RopeType::none;
   return m;
 }
+
+// Whether all weights of a model can be trained.
+inline bool trains_weights(const ModelSpec& m) { return !m.has_experts() && !m.token_inputs; }
 
 // A model over tensors in memory.
 struct Loaded {

@@ -75,7 +75,7 @@ void check_reference(const std::string& folder, Isa isa, Pool& pool) {
     below(std::abs(train_on(m, pool, rows, trainable.get()) - a["loss_after"].value), 1e-4,
           name + " loss after three steps");
   }
-  if (!m.spec.has_experts()) {  // full gradients
+  if (trains_weights(m.spec)) {  // full gradients
     auto trainable = m.backend->train_weights();
     below(std::abs(train_on(m, pool, rows, trainable.get()) - facts["loss"].value), 1e-5, name + " loss");
     for (size_t i = 0; i < trainable->tensors().size(); i++)

@@ -9,6 +9,7 @@
 #include "delta_layer.h"
 #include "experts.h"
 #include "layer_forward.h"
+#include "token_inputs.h"
 
 namespace anneal::cpu {
 namespace {
@@ -38,7 +39,10 @@ struct LayerBackward {
   const Layer& w = m.weights->layers[layer];
   // Heads: [kv_heads][rows][group][head_dim], and [page][kv_heads][kPage][head_dim] of keys and values.
   const Rows d_out{mem.d_out.data(), c.head_dim, m.kernels.elem};
-  const Matrix d_q{mem.d_q.floats(), padded(c.head_dim)}, d_k{mem.d_k.floats(), d_q.ld}, d_v{mem.d_v.floats(), d_q.ld};
+  const Matrix d_q{mem.d_q.floats(), padded(c.head_dim)};
+  const int shared_keys = m.shared_keys(layer);
+  const Matrix d_k{(shared_keys < 0 ? mem.d_k : mem.shared_d_k[shared_keys]).floats(), d_q.ld},
+      d_v{(shared_keys < 0 ? mem.d_v : mem.shared_d_v[shared_keys]).floats(), d_q.ld};
   const DeltaRuleSpec* const delta_rule = m.delta_rule(layer);
   int window0 = 0;
 
@@ -338,6 +342,7 @@ struct LayerBackward {
     const int bytes = c.head_dim * int(sizeof(float));
     for (int h = 0; h < c.kv_heads; h++) {
       fetch(d_q.at((int64_t(h) * batch.rows + t) * c.group()), c.group() * int(d_q.ld * sizeof(float)));
+      if (c.keys_of >= 0) continue;
       const int64_t key = (int64_t(s.page) * c.kv_heads + h) * kPage + s.slot;
       fetch(d_k.at(key), bytes), fetch(d_v.at(key), bytes);
     }
@@ -347,7 +352,6 @@ struct LayerBackward {
 
   // d_q, d_k, d_v of roped heads to those of the projections [rows][width], and on to dx [rows][hidden].
   void queries_keys_values(Team& team, RunScratch& run, int row0, int rows) {
-    static constexpr int qkv[] = {kQ, kK, kV};
     const int group = c.group(), head = c.head_dim;
     each_block(team, row0, rows, [&](int, int row, int n, int worker) {
       float *q_sums = norm_sums(kNormQ, row0 + row), *k_sums = norm_sums(kNormK, row0 + row);
@@ -370,17 +374,29 @@ struct LayerBackward {
           }
         else
           k.round_rows(d, c.q_width(), 1, c.q_width(), 1.0f, run.d_q.at(i), run.d_q.ld);
+        if (c.keys_of >= 0) continue;
         slot_gradients(d_k, t, d);
         // Without a norm of their own keys are not kept, and rope's backward does not look at them.
         k.head_norm_rope_backward(a.k ? a.k.at(t) : a.q.at(t), head, c.kv_heads, head, c.rotary(),
                                   w.norms[kNormK].data(), rms_eps, cos, sin, d, d, k_sums);
+        float* const of_values = d + padded(c.kv_width());
+        slot_gradients(d_v, t, of_values);
+        if (c.v_norm)
+          k.head_norm_rope_backward((c.values_from_keys ? a.k : a.v).at(t), head, c.kv_heads, head, 0,
+                                    w.value_norm.data(), rms_eps, nullptr, nullptr, of_values, of_values, nullptr);
+        if (c.values_from_keys)
+          k.add(d, of_values, c.kv_width());
+        else
+          k.round_rows(of_values, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_v.at(i), run.d_v.ld);
         k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_k.at(i), run.d_k.ld);
-        slot_gradients(d_v, t, d);
-        k.round_rows(d, c.kv_width(), 1, c.kv_width(), 1.0f, run.d_v.at(i), run.d_v.ld);
       }
     });
-    const Rows dys[] = {run.d_q, run.d_k, run.d_v};
-    input_projections(team, run, qkv, dys, 3, row0, rows);
+    const Rows of[] = {run.d_q, run.d_k, run.d_v};
+    Rows dys[3];
+    int projections[3], count = 0;
+    for (int p : {kQ, kK, kV})
+      if (has_projection(m.spec.layers[layer], p)) projections[count] = p, dys[count++] = of[p];
+    input_projections(team, run, projections, dys, count, row0, rows);
   }
 
   // Gradients of what the projections of a layer's input put out, on to dx [rows][hidden].
@@ -457,6 +473,7 @@ struct LayerBackward {
     static constexpr int after_attention[] = {kO, kGate, kUp, kDown}, before_attention[] = {kQ, kK, kV},
                          before_delta_rule[] = {kInQkv, kInZ, kInB, kInA};
     each_window(a.rows_read(batch.rows), after_attention, 4, [&](Team& team, RunScratch& run, int row0, int rows) {
+      end_of_layer_backward(team, m, layer, a, dx, run, ws, row0, rows);
       feed_forward(team, run, row0, rows);
       output_projection(team, run, row0, rows);
     });
@@ -467,7 +484,9 @@ struct LayerBackward {
     } else {
       if (a.read) clear_unread(), spread_read();
       attention_backward(all, m, batch, layer, a,
-                         {d_out, mem.delta.floats(), d_q, d_k, d_v, mem.pages, mem.cells_of(batch, c.group())}, ws);
+                         {d_out, mem.delta.floats(), d_q, d_k, d_v, shared_keys >= 0 && !m.reads_keys_last(layer),
+                          mem.pages, mem.cells_of(batch, c.group())},
+                         ws);
       each_window(batch.rows, before_attention, 3,
                   [&](Team& team, RunScratch& run, int row0, int rows) { queries_keys_values(team, run, row0, rows); });
     }

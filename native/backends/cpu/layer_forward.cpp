@@ -9,6 +9,7 @@
 #include "delta_layer.h"
 #include "experts.h"
 #include "products.h"
+#include "token_inputs.h"
 
 namespace anneal::cpu {
 namespace {
@@ -173,25 +174,34 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   const ProjectionTile tile{m, batch.adapted, layer};
   norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, run.normed);
 
-  static constexpr int projections[] = {kQ, kK, kV};
-  const Rows z[] = {low_rank_rows(a, run, kQ, row0), low_rank_rows(a, run, kK, row0), low_rank_rows(a, run, kV, row0)};
-  lora_down(team, tile, projections, 3, run.normed, row0, rows, z, ws);
-  const Input input = tile.input(team, run.normed, rows, projections, 3, run);
-
-  const Rows out[] = {a.q ? a.q.from(row0) : run.q, a.k ? a.k.from(row0) : run.k, run.v};
-  round_products(team, tile, projections, 3, input, row0, rows, z, out, ws);
+  const Rows q = a.q ? a.q.from(row0) : run.q, k_out = a.k ? a.k.from(row0) : run.k,
+             v = c.values_from_keys ? k_out : a.v ? a.v.from(row0) : run.v;
+  const Rows of[] = {q, k_out, v};
+  int projections[3], count = 0;
+  Rows z[3], out[3];
+  for (int p : {kQ, kK, kV})
+    if (has_projection(m.spec.layers[layer], p))
+      projections[count] = p, z[count] = low_rank_rows(a, run, p, row0), out[count++] = of[p];
+  lora_down(team, tile, projections, count, run.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, run.normed, rows, projections, count, run);
+  round_products(team, tile, projections, count, input, row0, rows, z, out, ws);
 
   // Several passes over the heads: so many fewer rows to a chunk.
-  each_rows(team, rows, 4 * c.q_width(), [&](int row, int count, int worker) {
+  each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
     float* heads = ws.workers[worker].head.floats();
-    rope_queries(m, batch, layer, out[0], row0, row, count, ws.queries_of(c), heads);
+    rope_queries(m, batch, layer, q, row0, row, n, ws.queries_of(c), heads);
+    if (c.keys_of >= 0) return;
     float* keys = heads;
     float* values = heads + padded(c.kv_width());
-    for (int i = row; i < row + count; i++) {
+    for (int i = row; i < row + n; i++) {
       const int position = batch.positions[row0 + i];
-      k.head_norm_rope(out[1].at(i), c.head_dim, c.kv_heads, c.head_dim, c.rotary(), w.norms[kNormK].data(),
+      k.head_norm_rope(k_out.at(i), c.head_dim, c.kv_heads, c.head_dim, c.rotary(), w.norms[kNormK].data(),
                        m.spec.rms_eps, m.rope(layer).cos(position), m.rope(layer).sin(position), keys);
-      k.widen_rows(out[2].at(i), out[2].ld, 1, c.kv_width(), values, c.kv_width());
+      if (c.v_norm)
+        k.head_norm_rope(v.at(i), c.head_dim, c.kv_heads, c.head_dim, 0, w.value_norm.data(), m.spec.rms_eps, nullptr,
+                         nullptr, values);
+      else
+        k.widen_rows(v.at(i), v.ld, 1, c.kv_width(), values, c.kv_width());
       auto write = [&](Slot s) {
         for (int h = 0; h < c.kv_heads; h++)
           m.attention_kernels().kv_write(keys + h * c.head_dim, values + h * c.head_dim, s.slot, c.head_dim,
@@ -323,6 +333,7 @@ void project_outputs(Team& team, const Model& m, const Batch& batch, int layer, 
   ws.each_run(team, a.rows_read(batch.rows), [&](Team& t, RunScratch& run, int row0, int count) {
     output_projection(t, m, adapted, layer, a, run, ws, row0, count);
     feed_forward(t, m, adapted, layer, a, run, ws, row0, count);
+    end_of_layer(t, m, layer, a, run, ws, row0, count);
   });
 }
 
@@ -344,20 +355,17 @@ void rope_queries(const Model& m, const Batch& batch, int layer, const Rows& q, 
   }
 }
 
-void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x) {
+void embed_tokens(Team& team, const Model& m, const Batch& batch, const Matrix& x, Workspace& ws) {
   const int hidden = m.spec.hidden;
-  const Linear& w = m.weights->embedding;
   const float scale = m.embedding_scale();
   each_rows(team, batch.rows, hidden, [&](int row, int n, int) {
     for (int i = row; i < row + n; i++) {
-      if (w.quantized())
-        m.kernels.quantized[quantized_index(w.format)].embed(w.panels, w.k, batch.tokens[i], x.at(i));
-      else
-        m.kernels.embed(w.panels, w.n, w.k, batch.tokens[i], x.at(i));
+      m.embed(m.weights->embedding, batch.tokens[i], x.at(i));
       if (scale != 1) m.kernels.scale(x.at(i), hidden, scale, x.at(i));
       if (m.spec.embedding_rounds) m.round(x.at(i), hidden);
     }
   });
+  make_token_inputs(team, m, batch, x, ws);
 }
 
 Rows gated_heads(Team& team, const Model& m, int layer, const LayerActivations& a, RunScratch& run, int row0, int rows,

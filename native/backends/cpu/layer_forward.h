@@ -5,8 +5,8 @@
 
 namespace anneal::cpu {
 
-// The residual stream before the first layer: x [rows][hidden].
-void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x);
+// The residual stream before the first layer: x [rows][hidden]; and token inputs.
+void embed_tokens(Team&, const Model&, const Batch&, const Matrix& x, Workspace&);
 
 // Where not all rows are read of a layer, keys, values and states are those of all rows all the same.
 void layer_forward(Team&, const Model&, const Batch&, int layer, const LayerActivations&, Workspace&);

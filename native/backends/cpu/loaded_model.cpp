@@ -19,12 +19,14 @@ Widths widths_of(const LayerSpec& l) {
   w.heads = a.heads, w.head_dim = a.head_dim;
   w.q_floats = a.heads * padded(a.head_dim), w.kv_floats = a.kv_heads * padded(a.head_dim);
   w.qk_norm = a.qk_norm;
+  w.v_norm = a.v_norm && !a.values_from_keys && a.keys_of < 0;
   return w;
 }
 
 Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     : spec(m), kernels(k), weights(std::move(w)) {
   std::vector<const AttentionSpec*> known;
+  if (weights->token_projection.quantized()) code_groups_ = m.hidden / kCodeGroup;
   for (size_t layer = 0; layer < m.layers.size(); layer++) {
     const Widths own = widths_of(m.layers[layer]);
     for (int Widths::*width :
@@ -34,6 +36,7 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     widest_.q_floats = std::max(widest_.q_floats, own.q_floats);
     widest_.kv_floats = std::max(widest_.kv_floats, own.kv_floats);
     widest_.qk_norm |= own.qk_norm;
+    widest_.v_norm |= own.v_norm;
     widest_.norms_after |= own.norms_after;
     widest_.gated |= own.gated;
 
@@ -49,6 +52,9 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     });
     layer_bytes_ = std::max(layer_bytes_, bytes);
 
+    const int keys = m.keys_layer(int(layer));
+    shared_keys_.push_back(keys < int(layer) ? shared_keys_[size_t(keys)] : -1);
+    if (m.keys_are_shared(int(layer))) shared_keys_.back() = shared_keys_count_++;
     rope_of_.push_back(-1), scales_.push_back(0);
     if (m.layers[layer].delta_rule) continue;
     const AttentionSpec& a = m.layers[layer].attention;
@@ -63,6 +69,13 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     scales_.back() = a.score_scale();
     if (std::find(groups_.begin(), groups_.end(), a.group()) == groups_.end()) groups_.push_back(a.group());
   }
+}
+
+void Model::embed(const Linear& table, int token, float* to) const {
+  if (table.quantized())
+    kernels.quantized[quantized_index(table.format)].embed(table.panels, table.k, token, to);
+  else
+    kernels.embed(table.panels, table.n, table.k, token, to);
 }
 
 void Model::round(float* x, int n) const {

@@ -18,7 +18,7 @@ struct Widths {
   int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
   bool gated = false;                   // what is put out is gated before its projection
   int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
-  bool qk_norm = false, norms_after = false;
+  bool qk_norm = false, v_norm = false, norms_after = false;  // v_norm: of values that no key is made of
 };
 Widths widths_of(const LayerSpec&);
 
@@ -55,6 +55,20 @@ struct Model {
   }
   // To the format, n floats.
   void round(float* x, int n) const;
+  // A token's row of a table, k floats.
+  void embed(const Linear& table, int token, float* to) const;
+  // Among the layers whose keys others attend to, the one whose keys a layer attends to; -1: these are its alone.
+  int shared_keys(int layer) const { return shared_keys_[layer]; }
+  int shared_keys_count() const { return shared_keys_count_; }
+  // Whether no layer behind it attends to the same keys.
+  bool reads_keys_last(int layer) const {
+    const int of = spec.keys_layer(layer);
+    for (int l = layer + 1; l < layers(); l++)
+      if (spec.keys_layer(l) == of) return false;
+    return true;
+  }
+  // Whether something follows a layer's feed-forward.
+  bool ends_apart(int layer) const { return spec.token_inputs > 0 || spec.layers[layer].scaled; }
   // Of q.k in a layer's attention.
   float attention_scale(int layer) const { return scales_[layer]; }
   // What a layer's attention sees from rows at `position` and later.
@@ -80,6 +94,8 @@ struct Model {
   std::vector<int> rope_of_;      // [layer]
   std::vector<float> scales_;     // [layer]
   std::vector<int> groups_;
+  std::vector<int> shared_keys_;  // [layer]
+  int shared_keys_count_ = 0;
   Widths widest_;
   ExpertsSpec most_experts_;
   int64_t layer_bytes_ = 0;

@@ -15,6 +15,10 @@ class Pages {
   Pages(const ModelSpec& m, const Kernels& k, backends::PageGroups groups = {}) : groups_(std::move(groups)) {
     std::vector<size_t> bytes(size_t(groups_.count()));
     for (size_t l = 0; l < m.layers.size(); l++) {
+      if (const int of = m.keys_layer(int(l)); of != int(l)) {
+        layers_.push_back(layers_[size_t(of)]), layers_.back().bytes = 0;
+        continue;
+      }
       const AttentionSpec& a = m.layers[l].attention;
       const size_t panel = k.attention_over(m.kv_cache).page_bytes(a.head_dim);
       size_t& offset = bytes[size_t(groups_.of(int(l)))];
@@ -43,7 +47,7 @@ class Pages {
   void copy(int from, int to) { std::memcpy(page(to), page(from), page_bytes()); }
 
  private:
-  // Bytes: where a layer begins in a page, one head's keys or values, and all of the layer.
+  // Bytes: where a layer begins in a page, one head's keys or values, and all that is the layer's own.
   struct Layer {
     size_t offset, panel, bytes;
   };

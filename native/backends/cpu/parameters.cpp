@@ -211,7 +211,7 @@ class WeightParameters final : public Parameters {
           vector(module_name(l, module) + ".bias", layer.projections[parts.first].bias);
       }
       for (int n = 0; n < kNorms; n++)
-        if (const char* place = norm_place(spec, n))
+        if (const char* place = norm_place(m.spec, l, n))
           norm(layer_name(l, place) + ".weight", layer.norms[n], norm_adds_one(m.spec, n));
       for (int t = 0; spec.delta_rule && t < kDeltaTensors; t++) {
         TensorShape shape = delta_tensor(m.spec, l, t);
@@ -276,7 +276,7 @@ class WeightParameters final : public Parameters {
         if (module_shape(model_.spec, l, module).bias) out.bias[parts.first] = of(i++).data;
       }
       for (int n = 0; n < kNorms; n++)
-        if (norm_place(spec, n)) out.norms[n] = of(i++).data;
+        if (norm_place(model_.spec, l, n)) out.norms[n] = of(i++).data;
       for (int t = 0; spec.delta_rule && t < kDeltaTensors; t++) out.delta[t] = of(i++);
     }
     g.final_norm = of(i++).data;

@@ -264,7 +264,10 @@ LayerActivations Pass::activations(int layer) {
   a.x_in = memory_->x[layer], a.x_mid = kept.x_mid, a.x_out = memory_->x[layer + 1];
   a.q = kept.q, a.gate = kept.gate, a.up = kept.up, a.attention = kept.attention;
   for (int i = 0; i < kDeltaInputs; i++) a.delta_in[i] = kept.delta_in[i];
-  if (m_.attention(layer).qk_norm) a.k = kept.k;
+  const Widths c = widths_of(m_.spec.layers[layer]);
+  if (c.qk_norm) a.k = kept.k;
+  if (c.v_norm) a.v = kept.v;
+  if (m_.spec.token_inputs) a.token_gate = kept.token_gate, a.token_branch = kept.token_branch;
   if (m_.spec.layers[layer].norms == NormPlacement::before_and_after)
     a.attended = kept.attended, a.fed_forward = kept.fed_forward;
   for (int p = 0; p < kProjections; p++) a.z[p] = kept.z[p];
@@ -289,7 +292,7 @@ bool Pass::forward(std::span<const TrainRow> rows, const PassOptions& options) {
   TrainMemory& mem = *memory_;
   Team team(pool_);
   team.each(pages_, [&](int64_t page, int) { memory_->pages.clear(int(page)); });
-  embed_tokens(team, m_, mem.batch, mem.x[0]);
+  embed_tokens(team, m_, mem.batch, mem.x[0], mem.workspace);
   for (int l = 0; l < layers && team.ok(); l++) layer_forward(team, m_, mem.batch, l, activations(l), mem.workspace);
   std::vector<float> logprobs(entry_count), entropies(entry_count);
   Units units;
@@ -374,7 +377,7 @@ bool Pass::backward(RowGradients by_logprob, RowGradients by_entropy_rows) {
     LayerActivations a = activations(l);
     if (recomputed(l)) {
       LayerActivations again = a;
-      again.x_out = {};
+      if (!m_.spec.token_inputs) again.x_out = {};
       layer_forward(team, m_, batch, l, again, mem.workspace);
     }
     layer_backward(team, m_, batch, l, a, transposes_.get(), wanted.layers[l], l > 0 || trainable_->full(), mem.d_x,
@@ -399,6 +402,11 @@ void TrainMemory::Kept::size(const Model& m, int rows, const Widths& c, const Ad
   x_mid.size(rows, m.spec.hidden);
   q.size(rows, c.q, m.kernels);
   if (c.qk_norm) k.size(rows, c.kv, m.kernels);
+  if (c.v_norm) v.size(rows, c.kv, m.kernels);
+  if (m.spec.token_inputs) {
+    token_gate.size(rows, m.spec.token_inputs, m.kernels);
+    token_branch.size(rows, m.spec.hidden, m.kernels);
+  }
   if (c.norms_after)
     for (RowStore* s : {&attended, &fed_forward}) s->size(rows, m.spec.hidden, m.kernels);
   gate.size(rows, c.intermediate, m.kernels);
@@ -441,9 +449,10 @@ int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
   int64_t bytes = int64_t(Pages(m, k).page_bytes()) / kPage;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
-    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) +
+    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) + (c.v_norm ? c.kv : 0) +
                                                                  2 * int64_t(c.intermediate) +
-                                                                 (c.norms_after ? 2 * m.hidden : 0);
+                                                                 (c.norms_after ? 2 * m.hidden : 0) +
+                                                                 (m.token_inputs ? 2 * m.token_inputs + m.hidden : 0);
     bytes += residual + k.elem * rounded + 4 * c.heads;
     for (int width : c.delta_in) bytes += k.elem * width;
   }

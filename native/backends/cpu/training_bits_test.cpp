@@ -33,7 +33,7 @@ namespace {
 struct TrainingCase : BitsCase {
   // Whether all weights are trained: an adapter, and all weights where these can be.
   std::vector<bool> ways() const {
-    return saved.model.has_experts() ? std::vector<bool>{false} : std::vector<bool>{false, true};
+    return !trains_weights(saved.model) ? std::vector<bool>{false} : std::vector<bool>{false, true};
   }
 
   std::vector<std::vector<float>> gradients(Isa isa, TestPool& pool, const Sequences& rows, bool full,
@@ -362,5 +362,5 @@ void check_training(const BitsCase& c, const Sequences& rows) {
 void check_aborted_training(const BitsCase& c, const Sequences& rows) {
   TrainingCase of{c};
   of.check_aborts(rows);
-  if (!c.saved.model.has_experts()) of.check_aborted_steps(rows);
+  if (trains_weights(c.saved.model)) of.check_aborted_steps(rows);
 }

@@ -42,7 +42,7 @@ std::string projection_name(const ModelSpec& m, int layer, int projection) {
 }
 
 template <class W, class Use> void each_matrix(W& weights, Use&& use) {
-  use(weights.embedding);
+  use(weights.embedding), use(weights.token_table), use(weights.token_projection);
   for (auto& layer : weights.layers) layer.each_matrix(use);
   use(weights.untied_head);
 }
@@ -55,7 +55,11 @@ Weights::Weights(const ModelSpec& m) : layers(m.layers.size()) {
   };
   shape(embedding, kEmbeddingName, m.vocab, m.hidden);
   const auto tensor = [&](Linear& w, const TensorShape& of) { shape(w, of.name, int(of.rows), int(of.cols)); };
+  if (m.token_inputs)
+    tensor(token_table, token_tensor(m, kTokenTable)), tensor(token_projection, token_tensor(m, kTokenProjection));
   for (int l = 0; l < int(layers.size()); l++) {
+    if (m.token_inputs)
+      tensor(layers[l].token_gate, token_gate_tensor(m, l)), tensor(layers[l].token_out, token_out_tensor(m, l));
     for (int p = 0; p < kProjections; p++) {
       if (!has_projection(m.layers[l], p)) continue;
       const ProjectionShape of = projection_shape(m, l, p);
@@ -175,6 +179,11 @@ struct Loader {
     read.floats(name, 0, 1, out.data());
     out.resize(n);
   }
+  float number(const std::string& name) {
+    std::vector<float> one;
+    vector(name, 1, one);
+    return one[0];
+  }
   void delta(int layer, DeltaWeights& out) {
     for (int t = 0; t < kDeltaTensors; t++) {
       const TensorShape shape = delta_tensor(spec, layer, t);
@@ -201,6 +210,11 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
   w->swap_panels(kernels, panels);
   Loader load{m, kernels, pool, read, progress, elements(m)};
   load.matrix(kEmbeddingName, 0, w->embedding);
+  if (m.token_inputs && !load.stopped) {
+    load.matrix(token_tensor(m, kTokenTable).name, 0, w->token_table);
+    load.matrix(token_tensor(m, kTokenProjection).name, 0, w->token_projection);
+    load.norm(token_tensor(m, kTokenNorm).name, m.token_inputs, m.norm_adds_one, w->token_norm);
+  }
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     Layer& layer = w->layers[l];
     for (int p = 0; p < kProjections; p++) {
@@ -220,8 +234,12 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
     if (layer.shared_gate.n) load.matrix(shared_gate_tensor(m, l).name, 0, layer.shared_gate);
     for (int e = 0; e < int(layer.experts.size()) && !load.stopped; e++)
       for (int p : {kGate, kUp, kDown}) of_experts(expert_tensor(m, l, e, p).name, layer.experts[e].of(p));
+    if (layer.token_gate.n) load.matrix(token_gate_tensor(m, l).name, 0, layer.token_gate);
+    if (layer.token_out.n) load.matrix(token_out_tensor(m, l).name, 0, layer.token_out);
+    if (m.layers[l].attention.v_norm) layer.value_norm.assign(size_t(m.layers[l].attention.head_dim), 1);
+    if (m.layers[l].scaled) layer.scale = load.number(scale_tensor(m, l).name);
     for (int n = 0; n < kNorms; n++)
-      if (const char* place = norm_place(m.layers[l], n))
+      if (const char* place = norm_place(m, l, n))
         load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n), layer.norms[n]);
     if (m.layers[l].delta_rule && !load.stopped) load.delta(l, layer.delta);
   }

@@ -71,18 +71,21 @@ struct Expert {
 
 struct Layer {
   Linear projections[kProjections];
-  Linear router, shared_gate;  // multiplied with activations as they are
+  Linear router, shared_gate;    // multiplied with activations as they are
+  Linear token_gate, token_out;  // of token inputs
   std::vector<Expert> experts;
   NormWeight norms[kNorms];
   DeltaWeights delta;
-  std::vector<float> sinks;  // [heads], or empty
+  std::vector<float> sinks;       // [heads], or empty
+  std::vector<float> value_norm;  // ones [head_dim] where values have a norm
+  float scale = 1;                // of what the layer puts out
   template <class Use> void each_matrix(Use&& use) { each_of(*this, use); }
   template <class Use> void each_matrix(Use&& use) const { each_of(*this, use); }
 
  private:
   template <class Self, class Use> static void each_of(Self& self, Use& use) {
     for (auto& w : self.projections) use(w);
-    use(self.router), use(self.shared_gate);
+    use(self.router), use(self.shared_gate), use(self.token_gate), use(self.token_out);
     for (auto& e : self.experts) use(e.gate), use(e.up), use(e.down);
   }
 };
@@ -98,7 +101,8 @@ struct KeyHeadColumns {
 
 struct Weights {
   Linear embedding, untied_head;
-  NormWeight final_norm;
+  Linear token_table, token_projection;
+  NormWeight final_norm, token_norm;
   std::vector<Layer> layers;
   // The panels of all matrices, one after the other: most matrices of a small model are smaller than a large page, and
   // small ones are read slower.

@@ -9,7 +9,8 @@ void RunScratch::size(const Model& m, int rows, int lora_columns) {
   k.size(rows, c.kv, m.kernels);
   v.size(rows, c.kv, m.kernels);
   act.size(rows, c.intermediate, m.kernels);
-  if (c.norms_after) branch.size(rows, m.spec.hidden, m.kernels);
+  if (c.norms_after || m.spec.token_inputs) branch.size(rows, m.spec.hidden, m.kernels);
+  if (m.spec.token_inputs) token_act.size(rows, m.spec.token_inputs, m.kernels);
   if (c.gated) gated.size(rows, c.attended, m.kernels);
   codes.size(rows, m.code_groups());
   if (const ExpertsSpec& e = m.most_experts(); e.count) {
@@ -31,6 +32,7 @@ void RunScratch::size_backward(const Model& m, int rows, int lora_columns) {
   d_v.size(rows, c.kv, m.kernels);
   d_qkv.size(rows, c.delta_in[0], m.kernels);
   d_normed.size(rows, m.spec.hidden);
+  if (m.spec.token_inputs) d_token_gate.size(rows, m.spec.token_inputs, m.kernels);
   if (const ExpertsSpec& e = m.most_experts(); e.count) {
     experts.d_act.size(int64_t(rows) * e.per_row(), e.stride());
     experts.d_scores.size(rows, padded(e.count) + kLanes, m.kernels);
@@ -69,18 +71,22 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
   runs.resize(std::max<size_t>(runs.size(), by_rows ? count : 1));
   for (int i = 0; i < (by_rows ? count : 1); i++) runs[i].size(m, run_rows, lora_columns);
   workers.resize(std::max<size_t>(workers.size(), count));
+  const int token_width = m.spec.token_inputs * m.layers();
   // Per head: outputs of a tile of query rows, and one token's heads in float32.
   const size_t head = (size_t(kAttentionRows) * padded(c.head_dim) + 2 * c.attended + 3 * c.kv + 64) * sizeof(float);
   for (WorkerScratch& w : workers) {
-    // A tile of a product, forward or backward, or three rows of the residual stream or of an expert's activations.
+    // A tile of a product, forward or backward, or three rows of the residual stream or of an expert's activations, or
+    // one of token inputs and two of a layer's.
     w.tile.reserve(std::max<size_t>({kTileFloats, size_t(run_rows) * kBackwardColumns,
-                                     size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride())}) *
+                                     size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride()),
+                                     size_t(padded(token_width) + 2 * padded(m.spec.token_inputs))}) *
                    sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);
   }
   queries.size(rows, c.attended, m.kernels);
+  if (token_width) token_inputs.size(rows, token_width, m.kernels);
 }
 
 void Workspace::configure_unkept(const Model& m, int rows) {

@@ -69,12 +69,13 @@ struct RunScratch {
   RowStore q, k, v;         // [rows][heads * head_dim], [rows][kv_heads * head_dim] twice
   RowStore act;             // [rows][intermediate]
   RowStore gated;           // what the output projection is given, where that is gated [rows][attended]
+  RowStore token_act;       // of token inputs, gated [rows][width]
   CodeStore codes;          // of whichever input is being multiplied with quantised weights
   ExpertScratch experts;
   RowStore z[kProjections];  // s A x of each adapted projection, [rows][padded rank]
   // Backward: gradients of what the names say, in their shapes, rounded for the products; d_out is of what a branch
   // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
-  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, g[kProjections];
+  RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, d_token_gate, g[kProjections];
   MatrixStore d_normed;
   void size(const Model&, int rows, int lora_columns);
   void size_backward(const Model&, int rows, int lora_columns);
@@ -99,7 +100,8 @@ inline int place_among(std::span<const int> rows, int row) {
 // What a forward pass over one layer leaves behind. In a step all residuals are one buffer and nothing else is kept.
 struct LayerActivations {
   // Of the last layer, the rows whose x_out is read, in ascending order; null: all are. Then x_mid, x_out, gate, up,
-  // attended, fed_forward, attention and the z of o, gate, up and down begin with those rows, one after the other.
+  // attended, fed_forward, token_gate, token_branch, attention and the z of o, gate, up and down begin with those rows,
+  // one after the other.
   const std::vector<int>* read = nullptr;
   // Where the i-th of them stands in the batch.
   int row(int i) const { return read ? (*read)[i] : i; }
@@ -109,9 +111,11 @@ struct LayerActivations {
 
   Matrix x_in, x_mid, x_out;  // residual stream [rows][hidden]; no x_out: the layer stops before its last product
   // Before norm and rope, [rows][heads * q_stride] and [rows][kv_heads * head_dim]; no data: not kept.
-  Rows q, k;
+  Rows q, k, v;
   Rows gate, up;                // [rows][intermediate], of experts of each that is chosen; likewise
   Rows attended, fed_forward;   // what the branches put out before their norms [rows][hidden]; likewise
+  Rows token_gate;              // [rows][width of token inputs]; likewise
+  Rows token_branch;            // what is made of token inputs before its norm [rows][hidden]; likewise
   Rows delta_in[kDeltaInputs];  // what the projections from kInQkv on put out; likewise
   Rows z[kProjections];         // s A x of adapted projections [rows][padded rank]; likewise
   Rows attention;               // what attention or the delta rule put out, before gates [rows][attended], always there
@@ -125,7 +129,8 @@ struct Workspace {
   int run_rows = 0;
   std::vector<RunScratch> runs;
   std::vector<WorkerScratch> workers;
-  RowStore queries;  // see queries_of
+  RowStore queries;       // see queries_of
+  RowStore token_inputs;  // [rows][layers * width]
   // Of a layer that is not kept, what is read again after attention.
   RowStore gated_q, delta_in[kDeltaInputs];
   Buffer attention_states;  // [kv_heads][sharers][group], or of the parts of long sequences

@@ -24,6 +24,7 @@ namespace {
 // What no GPU computes.
 void require_here(const ModelSpec& m) {
   model::check(m);
+  if (m.token_inputs) refuse("tokenInputs", "are not computed by this device");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
     if (m.layers[i].experts) refuse(at + "experts", "are not computed by this device");
@@ -36,6 +37,12 @@ void require_here(const ModelSpec& m) {
         refuse(at + "deltaRule.valueDim", "is above 512, which this device does not compute");
       continue;
     }
+    const model::AttentionSpec& a = m.layers[i].attention;
+    if (a.v_norm || a.values_from_keys) refuse(at + "attention.vNorm", "is not computed by this device");
+    if (a.keys_of >= 0) refuse(at + "attention.keysOf", "is not known to this device");
+    if (a.rope.type == model::RopeType::proportional)
+      refuse(at + "attention.rope.type", "is not computed by this device");
+    if (m.layers[i].scaled) refuse(at + "scaled", "is not known to this device");
     if (m.layers[i].attention.sinks) refuse(at + "attention.sinks", "are not computed by this device");
     if (m.layers[i].attention.head_dim > kMaxHeadDim)
       refuse(at + "attention.headDim", "is above 256, which this device does not compute");

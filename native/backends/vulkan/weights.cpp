@@ -37,7 +37,7 @@ int64_t layer_bytes(const ModelSpec& m, ElementType t, int layer) {
     if (shape.bias) bytes += vector_bytes(shape.outputs);
   }
   for (int n = 0; n < kNorms; n++)
-    if (norm_place(m.layers[size_t(layer)], n)) bytes += vector_bytes(norm_width(m, layer, n));
+    if (norm_place(m, layer, n)) bytes += vector_bytes(norm_width(m, layer, n));
   if (const auto& d = m.layers[size_t(layer)].delta_rule)
     bytes += vector_bytes(d->kernel * d->conv_width()) + vector_bytes(2 * d->value_heads);
   return bytes;
@@ -168,7 +168,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
       if (shape.bias) layer.projections[p].bias = load.vector(name + ".bias", shape.outputs);
     }
     for (int n = 0; n < kNorms; n++)
-      if (const char* place = norm_place(spec, n))
+      if (const char* place = norm_place(m, l, n))
         layer.norms[n] = load.vector(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n));
     if (spec.delta_rule && !load.stopped) load.delta(l, *spec.delta_rule, layer);
   }
