@@ -1,22 +1,26 @@
 // The modules that adapters adapt, by PEFT's names.
 
-/** Of all models; the place of each within a layer. */
+/** Of all models; the places of each within layers. */
 export const ADAPTER_MODULES = {
-  q_proj: "self_attn",
-  k_proj: "self_attn",
-  v_proj: "self_attn",
-  qkv_proj: "self_attn",
-  o_proj: "self_attn",
-  gate_proj: "mlp",
-  up_proj: "mlp",
-  gate_up_proj: "mlp",
-  down_proj: "mlp",
-  in_proj_qkv: "linear_attn",
-  in_proj_z: "linear_attn",
-  in_proj_b: "linear_attn",
-  in_proj_a: "linear_attn",
-  out_proj: "linear_attn",
-} as const;
+  q_proj: ["self_attn"],
+  k_proj: ["self_attn"],
+  v_proj: ["self_attn"],
+  qkv_proj: ["self_attn"],
+  o_proj: ["self_attn"],
+  gate_proj: ["mlp"],
+  up_proj: ["mlp"],
+  gate_up_proj: ["mlp"],
+  down_proj: ["mlp"],
+  in_proj_qkv: ["linear_attn"],
+  in_proj_z: ["linear_attn"],
+  in_proj_b: ["linear_attn"],
+  in_proj_a: ["linear_attn"],
+  out_proj: ["linear_attn", "conv", "self_attn"],
+  in_proj: ["conv"],
+  w1: ["feed_forward"],
+  w3: ["feed_forward"],
+  w2: ["feed_forward"],
+} as const satisfies Record<string, readonly string[]>;
 
 export type AdapterModule = keyof typeof ADAPTER_MODULES;
 

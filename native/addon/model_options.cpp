@@ -7,6 +7,7 @@ namespace anneal::addon {
 using model::Activation;
 using model::AttentionSpec;
 using model::FeedForwardSpec;
+using model::LayerNames;
 using model::LayerSpec;
 using model::ModelSpec;
 using model::NormPlacement;
@@ -80,6 +81,15 @@ model::DeltaRuleSpec delta_rule_spec(const Argument& delta_rule) {
   return d;
 }
 
+model::ShortConvolutionSpec short_convolution_spec(const Argument& convolution) {
+  convolution.object();
+  model::ShortConvolutionSpec c;
+  c.width = convolution.at("width").whole(1, 1 << 17);
+  c.kernel = convolution.at("kernel").whole(1, model::kMaxConvolution);
+  c.bias = convolution.at("bias").boolean();
+  return c;
+}
+
 Activation activation(const Argument& argument) {
   return one_of<Activation>(argument, {{"silu", Activation::silu},
                                        {"gelu_tanh", Activation::gelu_tanh},
@@ -114,6 +124,8 @@ LayerSpec layer_spec(const Argument& layer) {
   LayerSpec l;
   if (const auto delta_rule = layer.given("deltaRule"))
     l.delta_rule = delta_rule_spec(*delta_rule);
+  else if (const auto convolution = layer.given("shortConvolution"))
+    l.short_convolution = short_convolution_spec(*convolution);
   else
     l.attention = attention_spec(layer.at("attention"));
   const auto experts = layer.given("experts"), feed_forward = layer.given("feedForward");
@@ -126,6 +138,8 @@ LayerSpec layer_spec(const Argument& layer) {
       layer.at("norms"), {{"before", NormPlacement::before}, {"before_and_after", NormPlacement::before_and_after}});
   l.residual_scale = layer.at("residualScale").number(1e-6, 1e6);
   if (const auto scaled = layer.given("scaled")) l.scaled = scaled->boolean();
+  if (const auto names = layer.given("names"))
+    l.names = one_of<LayerNames>(*names, {{"usual", LayerNames::usual}, {"lfm2", LayerNames::lfm2}});
   return l;
 }
 
@@ -196,14 +210,20 @@ model::LoraSpec lora_spec(const Argument& spec, const ModelSpec& of) {
   if (targets.array_length(model::kModules) == 0) invalid(targets.path(), "must name at least one projection");
   targets.each(model::kModules, [&](const Argument& target) {
     const auto name = target.text(32);
-    const auto module = std::find_if(known.begin(), known.end(), [&](int m) { return name == model::module_name(m); });
-    if (module == known.end()) {
-      std::string names;
-      for (int m : known) names += (names.empty() ? "" : ", ") + std::string(model::module_name(m));
-      invalid(target.path(), "is \"" + name + "\"; this model has " + names);
+    bool is_known = false;
+    for (int module : known) {
+      if (name != model::module_name(module)) continue;
+      if (result.targets[module]) invalid(target.path(), "names \"" + name + "\" a second time");
+      result.targets[module] = is_known = true;
     }
-    if (result.targets[*module]) invalid(target.path(), "names \"" + name + "\" a second time");
-    result.targets[*module] = true;
+    if (is_known) return;
+    std::vector<std::string> names;
+    for (int m : known)
+      if (std::find(names.begin(), names.end(), model::module_name(m)) == names.end())
+        names.push_back(model::module_name(m));
+    std::string list;
+    for (const std::string& each : names) list += (list.empty() ? "" : ", ") + each;
+    invalid(target.path(), "is \"" + name + "\"; this model has " + list);
   });
   return result;
 }

@@ -29,10 +29,20 @@ void check(const ModelSpec& m) {
     }
     require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
             "must have no biases");
+    const LayerSpec& l = m.layers[i];
+    require(l.names == LayerNames::usual || !(l.delta_rule || l.experts || a.fused_qkv ||
+                                              l.feed_forward.fused_gate_up || l.norms != NormPlacement::before),
+            at + "names", "must be usual for what this layer has");
     if (const auto& d = m.layers[i].delta_rule) {
       require(d->key_heads > 0 && d->value_heads > 0 && d->value_heads % d->key_heads == 0, at + "deltaRule.valueHeads",
               "must be a multiple of keyHeads");
+      require(!m.layers[i].short_convolution, at + "shortConvolution", "must be absent where there is a delta rule");
       require(d->key_dim > 0 && d->value_dim > 0 && d->kernel > 0, at + "deltaRule", "must have sizes above 0");
+      continue;
+    }
+    if (const auto& c = m.layers[i].short_convolution) {
+      require(c->width > 0, at + "shortConvolution.width", "must be positive");
+      require(c->kernel > 0 && c->kernel <= kMaxConvolution, at + "shortConvolution.kernel", "must be 1 to 16");
       continue;
     }
     require(a.head_dim > 0 && a.head_dim % 2 == 0, at + "attention.headDim", "must be positive and even");

@@ -74,6 +74,17 @@ struct DeltaRuleSpec {
   int conv_width() const { return 2 * key_heads * key_dim + value_width(); }
 };
 
+constexpr int kMaxConvolution = 16;  // tokens
+
+// A gated short convolution. What its first projection puts out is b, c and x, one after the other; the second is given
+// c times a causal depthwise convolution, over the tokens, of b times x: a sequence has the last products of b and x as
+// its state, in the place of keys and values.
+struct ShortConvolutionSpec {
+  int width = 0;      // of each of the three
+  int kernel = 0;     // tokens
+  bool bias = false;  // of the convolution and of both projections
+};
+
 // clamped_swiglu: of gate up to 7 and up from -7 to 7, gate * logistic(1.702 gate) * (up + 1).
 enum class Activation : uint8_t { silu, gelu_tanh, clamped_swiglu };
 
@@ -111,6 +122,9 @@ struct ExpertsSpec {
 // put out as well.
 enum class NormPlacement : uint8_t { before, before_and_after };
 
+// How a layer's tensors, and what adapters target of it, are called: as most families do, or as LFM2.
+enum class LayerNames : uint8_t { usual, lfm2 };
+
 // One layer: x += attention(norm(x)), x += feed_forward(norm(x)), and where the model has token inputs
 // x += norm(out(activation(gate(x)) * token input)). A new kind of layer is a field here, and a forward
 // and a backward in each backend that has it.
@@ -122,6 +136,10 @@ struct LayerSpec {
   NormPlacement norms = NormPlacement::before;
   double residual_scale = 1;  // of what attention and feed-forward add
   bool scaled = false;        // what the layer puts out is multiplied with a number of its own
+  LayerNames names = LayerNames::usual;
+  // Likewise in the place of attention.
+  std::optional<ShortConvolutionSpec> short_convolution;
+  bool attends() const { return !delta_rule && !short_convolution; }
 };
 
 struct ModelSpec {
@@ -140,7 +158,7 @@ struct ModelSpec {
   // Whether sequences have a state beside their keys and values.
   bool recurrent() const {
     for (const LayerSpec& layer : layers)
-      if (layer.delta_rule) return true;
+      if (!layer.attends()) return true;
     return false;
   }
   // The layer whose keys and values a layer attends to.

@@ -8,6 +8,7 @@ namespace anneal::model {
 bool has_projection(const LayerSpec& layer, int p) {
   if (p >= kGate && p <= kDown) return !layer.experts;
   if (p == kO) return true;
+  if (layer.short_convolution) return p == kInQkv;
   if ((p == kK || p == kV) && layer.attention.keys_of >= 0) return false;
   if (p == kV && layer.attention.values_from_keys) return false;
   return (p >= kInQkv) == layer.delta_rule.has_value();
@@ -17,12 +18,45 @@ Parts parts_of(int module) {
   switch (module) {
     case kQkv: return {kQ, 3};
     case kGateUp: return {kGate, 2};
-    case kOut: return {kO, 1};
+    case kOut:
+    case kAttentionOut:
+    case kConvolutionOut: return {kO, 1};
+    case kW1: return {kGate, 1};
+    case kW3: return {kUp, 1};
+    case kW2: return {kDown, 1};
+    case kConvolutionIn: return {kInQkv, 1};
     default: return {module, 1};
   }
 }
 
+namespace {
+
+int lfm2_module_of(int p) {
+  switch (p) {
+    case kO: return kAttentionOut;
+    case kGate: return kW1;
+    case kUp: return kW3;
+    case kDown: return kW2;
+    default: return p;
+  }
+}
+
+const char* lfm2_norm_place(const LayerSpec& layer, int norm) {
+  switch (norm) {
+    case kNormIn: return "operator_norm";
+    case kNormMiddle: return "ffn_norm";
+    case kNormQ: return layer.attention.qk_norm ? "self_attn.q_layernorm" : nullptr;
+    case kNormK: return layer.attention.qk_norm ? "self_attn.k_layernorm" : nullptr;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
 int module_of(const LayerSpec& layer, int p) {
+  if (layer.short_convolution && p == kInQkv) return kConvolutionIn;
+  if (layer.short_convolution && p == kO) return kConvolutionOut;
+  if (layer.names == LayerNames::lfm2) return lfm2_module_of(p);
   if (layer.attention.fused_qkv && p >= kQ && p <= kV) return kQkv;
   if (layer.delta_rule && p == kO) return kOut;
   if (layer.feed_forward.fused_gate_up && (p == kGate || p == kUp)) return kGateUp;
@@ -52,7 +86,8 @@ const char* module_place(int module) {
       "self_attn.q_proj",      "self_attn.k_proj",      "self_attn.v_proj",      "self_attn.o_proj",
       "mlp.gate_proj",         "mlp.up_proj",           "mlp.down_proj",         "linear_attn.in_proj_qkv",
       "linear_attn.in_proj_z", "linear_attn.in_proj_b", "linear_attn.in_proj_a", "self_attn.qkv_proj",
-      "mlp.gate_up_proj",      "linear_attn.out_proj"};
+      "mlp.gate_up_proj",      "linear_attn.out_proj",  "feed_forward.w1",       "feed_forward.w3",
+      "feed_forward.w2",       "self_attn.out_proj",    "conv.in_proj",          "conv.out_proj"};
   return places[module];
 }
 
@@ -60,6 +95,7 @@ const char* module_name(int module) { return std::strchr(module_place(module), '
 
 const char* norm_place(const ModelSpec& m, int index, int norm) {
   const LayerSpec& layer = m.layers[size_t(index)];
+  if (layer.names == LayerNames::lfm2) return lfm2_norm_place(layer, norm);
   const bool after = layer.norms == NormPlacement::before_and_after, delta = layer.delta_rule.has_value(),
              heads = layer.attention.qk_norm && !delta;
   switch (norm) {
@@ -99,6 +135,10 @@ ProjectionShape projection_shape(const ModelSpec& m, int layer, int p) {
       default: break;
     }
   }
+  if (const auto& c = m.layers[layer].short_convolution) {
+    if (p == kO) return {m.hidden, c->width, c->bias};
+    if (p == kInQkv) return {3 * c->width, m.hidden, c->bias};
+  }
   switch (p) {
     case kQ: return {a.heads * a.q_stride(), m.hidden, a.q_bias};
     case kK: return {kv, m.hidden, a.k_bias};
@@ -137,6 +177,19 @@ TensorShape delta_tensor(const ModelSpec& m, int layer, int tensor) {
     case kDecay: return {layer_name(layer, "linear_attn.A_log"), d.value_heads, 0};
     default: return {layer_name(layer, "linear_attn.dt_bias"), d.value_heads, 0};
   }
+}
+
+std::vector<TensorShape> convolution_tensors(const ModelSpec& m, int layer) {
+  const auto& c = m.layers[layer].short_convolution;
+  if (!c) return {};
+  std::vector<TensorShape> list = {{layer_name(layer, "conv.conv.weight"), c->width, c->kernel, true}};
+  if (c->bias) list.push_back({layer_name(layer, "conv.conv.bias"), c->width, 0});
+  return list;
+}
+
+const char* final_norm_name(const ModelSpec& m) {
+  const bool lfm2 = !m.layers.empty() && m.layers[0].names == LayerNames::lfm2;
+  return lfm2 ? "model.embedding_norm.weight" : "model.norm.weight";
 }
 
 TensorShape router_tensor(const ModelSpec& m, int layer) {
@@ -205,10 +258,11 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
       if (const char* place = norm_place(m, l, n))
         list.push_back({layer_name(l, place) + ".weight", norm_width(m, l, n), 0});
     for (int t = 0; layer.delta_rule && t < kDeltaTensors; t++) list.push_back(delta_tensor(m, l, t));
+    for (TensorShape& tensor : convolution_tensors(m, l)) list.push_back(std::move(tensor));
     if (m.token_inputs) list.push_back(token_gate_tensor(m, l)), list.push_back(token_out_tensor(m, l));
     if (layer.scaled) list.push_back(scale_tensor(m, l));
   }
-  list.push_back({"model.norm.weight", m.hidden, 0});
+  list.push_back({final_norm_name(m), m.hidden, 0});
   if (!m.tied_head) list.push_back({"lm_head.weight", m.vocab, m.hidden});
   return list;
 }

@@ -17,7 +17,7 @@ enum Projection : int {
   kUp,
   kDown,
   // Of the delta rule: queries, keys and values before the convolution, the gate of the norm, and what strength and
-  // decay are made of.
+  // decay are made of. Of a short convolution, kInQkv is b, c and x.
   kInQkv,
   kInZ,
   kInB,
@@ -27,7 +27,19 @@ enum Projection : int {
 bool has_projection(const LayerSpec&, int projection);
 
 // What checkpoints store and adapters target: a projection, or several whose outputs stand one after the other.
-enum Module : int { kQkv = kProjections, kGateUp, kOut, kModules };
+enum Module : int {
+  kQkv = kProjections,
+  kGateUp,
+  kOut,
+  // As LFM2 calls them.
+  kW1,
+  kW3,
+  kW2,
+  kAttentionOut,
+  kConvolutionIn,
+  kConvolutionOut,
+  kModules
+};
 
 // The norms of a layer: before attention, after it, before and after the feed-forward, of heads of q and k, of what
 // heads of the delta rule put out, of what token inputs add.
@@ -51,7 +63,7 @@ std::vector<int> modules_of(const ModelSpec&);
 
 // "self_attn.q_proj"
 const char* module_place(int module);
-// "q_proj"; what adapters call their targets.
+// "q_proj"; what adapters call their targets. A model may have several modules of one name, at other places.
 const char* module_name(int module);
 // "model.layers.3.self_attn.q_proj"
 std::string module_name(int layer, int module);
@@ -88,6 +100,8 @@ TensorShape shared_gate_tensor(const ModelSpec&, int layer);
 TensorShape expert_tensor(const ModelSpec&, int layer, int expert, int projection);
 // The vector of a matrix that has one.
 std::string bias_of(const std::string& weight);
+// What a short convolution has beside its projections: its weight, then its bias where it has one.
+std::vector<TensorShape> convolution_tensors(const ModelSpec&, int layer);
 // Of attention with sinks.
 TensorShape sink_tensor(const ModelSpec&, int layer);
 // Of a layer that is scaled.
@@ -100,6 +114,9 @@ TensorShape token_tensor(const ModelSpec&, int tensor);
 // What a layer multiplies them with: the gate's product of the residual stream, and that of what is gated.
 TensorShape token_gate_tensor(const ModelSpec&, int layer);
 TensorShape token_out_tensor(const ModelSpec&, int layer);
+
+// The weight of the norm before the head.
+const char* final_norm_name(const ModelSpec&);
 
 // All weights, in the order in which they are read.
 std::vector<TensorShape> weight_tensors(const ModelSpec&);

@@ -98,6 +98,19 @@ export interface DeltaRuleSpec {
   kernel: number;
 }
 
+/**
+ * Gated short convolution: of b, c and x, which its first projection puts out one after the other, its second is given c times a causal
+ * convolution of b times x over the tokens, channel by channel.
+ */
+export interface ShortConvolutionSpec {
+  /** Of each of the three. */
+  width: number;
+  /** Tokens. */
+  kernel: number;
+  /** Of the convolution and of both projections. */
+  bias: boolean;
+}
+
 /** "clamped_swiglu": of gate up to 7 and up from -7 to 7, gate * logistic(1.702 gate) * (up + 1). */
 export type Activation = "silu" | "gelu_tanh" | "clamped_swiglu";
 
@@ -131,9 +144,13 @@ export interface ExpertsSpec {
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */
 export interface LayerSpec {
-  /** null: the layer has `deltaRule` in its place, with a recurrent state for each sequence instead of keys and values. */
+  /**
+   * null: the layer has `deltaRule` or `shortConvolution` in its place, with a recurrent state for each sequence instead of keys and
+   * values.
+   */
   attention: AttentionSpec | null;
   deltaRule?: DeltaRuleSpec;
+  shortConvolution?: ShortConvolutionSpec;
   /** null: the layer has `experts` in its place. */
   feedForward: FeedForwardSpec | null;
   experts?: ExpertsSpec;
@@ -141,6 +158,8 @@ export interface LayerSpec {
   norms: "before" | "before_and_after";
   /** Of what attention and feed-forward add. */
   residualScale: number;
+  /** What its tensors, and what adapters target, are called: as in most families, or in LFM2. Absent: "usual". */
+  names?: "usual" | "lfm2";
 }
 
 /**
@@ -458,7 +477,7 @@ export interface AdapterSpec {
   rslora: boolean;
   /**
    * Of the model's: q_proj, k_proj, v_proj (or qkv_proj), o_proj, gate_proj, up_proj (or gate_up_proj), down_proj; of layers with
-   * a delta rule in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj.
+   * a delta rule in_proj_qkv, in_proj_z, in_proj_b, in_proj_a, out_proj; of LFM2 in_proj, and out_proj, w1, w2, w3 for the others.
    */
   targets: string[];
 }

@@ -93,7 +93,11 @@ export type AdapterTarget =
   | "in_proj_z"
   | "in_proj_b"
   | "in_proj_a"
-  | "out_proj";
+  | "out_proj"
+  | "in_proj"
+  | "w1"
+  | "w3"
+  | "w2";
 
 /** Of a model's LoRA; what is left out is the engine's `adapter` option. */
 export interface ModelAdapter {

@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { ADAPTER_MODULES, adapterModuleNames } from "../adapterModules.js";
+import { ADAPTER_MODULES, type AdapterModule, adapterModuleNames } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } from "../runtime/runtime.js";
 import { modulesOf } from "./adapterModules.js";
@@ -15,7 +15,7 @@ const TENSOR_FILE = "adapter_model.safetensors";
 
 const MODULES: string[] = adapterModuleNames;
 const IN_A_LAYER = /^(.+\.)?layers\.\d+\./;
-const PLACES = Object.entries(ADAPTER_MODULES).map(([name, place]) => `${place}\\.${name}`);
+const PLACES = Object.entries(ADAPTER_MODULES).flatMap(([name, places]) => places.map((place) => `${place}\\.${name}`));
 const TENSOR_NAME = new RegExp(
   `^base_model\\.model\\.model\\.layers\\.\\d+\\.(${PLACES.join("|")})\\.lora_([AB])\\.weight$`,
 );
@@ -172,12 +172,18 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-/** Whether it says which layers it adapts, or leaves modules out by patterns, which may tell layers apart. */
+/** Whether it says which layers it adapts, or leaves modules out by patterns or places, which may tell layers apart. */
 function namesLayers(fields: JsonFields): boolean {
   if (!isEmpty(fields.get("layers_to_transform")) || !isEmpty(fields.get("exclude_modules"))) return true;
   const targets = fields.get("target_modules");
   if (typeof targets === "string") return targets !== "all-linear";
-  return Array.isArray(targets) && targets.some((name) => IN_A_LAYER.test(name));
+  return Array.isArray(targets) && targets.some((name) => IN_A_LAYER.test(name) || isOneOfSeveral(name));
+}
+
+/** "conv.out_proj": attention has another of the name. */
+function isOneOfSeveral(target: string): boolean {
+  const places = ADAPTER_MODULES[target.split(".").at(-1)! as AdapterModule] ?? [];
+  return target.includes(".") && places.length > 1;
 }
 
 /** None: whatever it has tensors for, where it asks for all linear modules, gives a pattern, or a program did not say (null). */
@@ -189,7 +195,7 @@ function targetsOf(fields: JsonFields): string[] {
     const [place, module] = inLayer.includes(".") ? inLayer.split(".", 2) : [undefined, inLayer];
     const known = Object.entries(ADAPTER_MODULES).find(([own]) => own === module);
     if (OF_EXPERTS.test(`.${inLayer}.`)) fields.fail("target_modules", `contains "${name}": it ${EXPERTS_STAY}`);
-    if (!known || (place !== undefined && place !== known[1])) {
+    if (!known || (place !== undefined && !(known[1] as readonly string[]).includes(place))) {
       fields.fail("target_modules", `contains "${name}"; known are ${MODULES.join(", ")}`);
     }
     return known[0];

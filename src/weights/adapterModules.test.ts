@@ -22,6 +22,15 @@ it("asks of every model for modules that it has", async () => {
   expect((await readAdapterFolder(`${reference("phi3")}/adapter`)).spec.targets.toSorted()).toEqual(all.toSorted());
 });
 
+it("adapts of LFM2 what it has by names of its own", async () => {
+  const lfm2 = await config("lfm2");
+  const all = ["in_proj", "out_proj", "w1", "w3", "w2", "q_proj", "k_proj", "v_proj"];
+  expect(targetsOf(lfm2, PLAIN_MODULES)).toEqual(all);
+  expect(targetsOf(lfm2, ["o_proj", "q_proj", "up_proj"])).toEqual(["out_proj", "q_proj", "w3"]);
+  expect(targetsOf(lfm2, ["w2", "down_proj"])).toEqual(["w2"]);
+  expect((await readAdapterFolder(`${reference("lfm2")}/adapter`)).spec.targets.toSorted()).toEqual(all.toSorted());
+});
+
 it("adapts of a model with experts attention, and the layers without them", () => {
   const spec = (more: object) =>
     modelSpec(new JsonFields("config.json", { model_type: "qwen3_moe", num_hidden_layers: 2, ...more }));

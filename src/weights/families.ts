@@ -45,6 +45,10 @@ export interface Family {
   outputGate?: boolean;
   /** Has layers with a gated delta rule: those that `layer_types` says, or all but every `full_attention_interval`-th. */
   deltaRule?: boolean;
+  /** Its layers that do not attend, as `layer_types` or `full_attn_idxs` says, have a gated short convolution. */
+  shortConvolution?: boolean;
+  /** Calls its tensors, and some fields of config.json, otherwise than most. */
+  names?: "lfm2";
   /**
    * Has experts in the place of feed-forwards. "some": all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`,
    * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has;
@@ -324,6 +328,27 @@ const FAMILIES: Record<string, Family> = {
       attention_bias: true,
       num_local_experts: 128,
       num_experts_per_tok: 4,
+    },
+  },
+  lfm2: {
+    architecture: "Lfm2ForCausalLM",
+    qkvBias: "never",
+    oBias: "never",
+    mlpBias: "never",
+    qkNorm: true,
+    shortConvolution: true,
+    names: "lfm2",
+    tiedHead: true,
+    rope: { theta: 1_000_000 },
+    defaults: {
+      vocab_size: 65_536,
+      hidden_size: 2560,
+      intermediate_size: 12_288,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+      num_key_value_heads: 8,
+      max_position_embeddings: 128_000,
+      norm_eps: 1e-5,
     },
   },
 };

@@ -500,6 +500,58 @@ describe("modelSpec", () => {
   });
 });
 
+describe("layers with a short convolution", () => {
+  const type = { model_type: "lfm2", architectures: ["Lfm2ForCausalLM"] };
+  const attends = (config: object) => parse({ ...type, ...config }).layers.map(({ attention }) => attention !== null);
+  const small = { hidden_size: 64, num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 3 };
+
+  it("are what a folder that says nothing has not, as its class has it", () => {
+    const whole = parse(type);
+    expect(whole).toMatchObject({ hidden: 2560, vocab: 65_536, maxPositions: 128_000, tiedHead: true, rmsEps: 1e-5 });
+    expect(whole.layers).toHaveLength(32);
+    for (const layer of whole.layers) {
+      expect(layer).toMatchObject({
+        attention: { heads: 32, kvHeads: 8, headDim: 80, qkNorm: true, qBias: false, rope: { theta: 1e6 } },
+        feedForward: { intermediate: 8192, activation: "silu", bias: false },
+        names: "lfm2",
+      });
+      expect(layer.shortConvolution).toBeUndefined();
+    }
+  });
+
+  it("are those that layer_types or full_attn_idxs does not say to attend", () => {
+    expect(attends({ ...small, full_attn_idxs: [2] })).toEqual([false, false, true]);
+    expect(attends({ ...small, layer_types: ["conv", "full_attention", "conv"], full_attn_idxs: [0] })).toEqual([
+      ...[false, true, false],
+    ]);
+    const [first] = parse({ ...type, ...small, full_attn_idxs: [], conv_L_cache: 4, conv_bias: true }).layers;
+    expect(first).toMatchObject({ attention: null, shortConvolution: { width: 64, kernel: 4, bias: true } });
+    for (const [field, value] of [
+      ["layer_types", ["conv"]],
+      ["layer_types", ["conv", "conv", "sliding_attention"]],
+      ["full_attn_idxs", [3]],
+      ["full_attn_idxs", 1],
+      ["conv_L_cache", 0],
+      ["conv_bias", 1],
+    ] as const) {
+      expect(refused({ ...type, ...small, full_attn_idxs: [], [field]: value })).toBe(field);
+    }
+  });
+
+  it("stand before feed-forwards as wide as a gated one is made of what the folder says", () => {
+    const width = (config: object) => parse({ ...type, ...small, ...config }).layers[0]!.feedForward!.intermediate;
+    // LFM2-350M, 700M and 1.2B.
+    expect([6656, 10_240, 12_288].map((block_ff_dim) => width({ block_ff_dim }))).toEqual([4608, 6912, 8192]);
+    expect(width({ intermediate_size: 10_752, block_auto_adjust_ff_dim: false })).toBe(10_752);
+    expect(width({ intermediate_size: 100, block_ffn_dim_multiplier: null })).toBe(66);
+    expect(width({ intermediate_size: 100, block_ffn_dim_multiplier: 1.5, block_multiple_of: 10 })).toBe(100);
+    expect(refused({ ...type, ...small, block_ff_dim: 0 })).toBe("block_ff_dim");
+    expect(refused({ ...type, ...small, norm_eps: 0 })).toBe("norm_eps");
+    expect(parse({ ...type, ...small, tie_embedding: false }).tiedHead).toBe(false);
+    expect(parse({ ...type, ...small, tie_embedding: true, tie_word_embeddings: false }).tiedHead).toBe(true);
+  });
+});
+
 describe("layers with a delta rule", () => {
   const qwen = (name: string) => {
     const config = new URL(`../../test/reference/models/${name}/config.json`, import.meta.url);

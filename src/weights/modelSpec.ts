@@ -4,6 +4,7 @@
 import type { ExpertsSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, type Windows } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
+import { withShortConvolutions, withUsualFields } from "./lfm2.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
 /** Of a layer, and of a token. */
@@ -18,14 +19,16 @@ const CLAMPED_SWIGLU = { swiglu_alpha: 1.702, swiglu_limit: 7 };
 
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
-  const { fields, family } = textOf(folderFields);
+  const { fields: told, family } = textOf(folderFields);
+  const fields = family.names === "lfm2" ? withUsualFields(told) : told;
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
   const layer = layerSpec(fields, family, hidden, maxPositions);
   const alike = Array<LayerSpec>(fields.integer("num_hidden_layers", 1, 1024)).fill(layer);
   const roped = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
-  const attending = family.deltaRule ? withDeltaRule(fields, roped) : roped;
+  const convolving = family.shortConvolution ? withShortConvolutions(fields, roped, hidden) : roped;
+  const attending = family.deltaRule ? withDeltaRule(fields, convolving) : convolving;
   const layers = family.experts ? withExperts(fields, family, attending) : attending;
   return {
     hidden,
@@ -107,6 +110,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
           },
     norms: family.normsAfter ? "before_and_after" : "before",
     residualScale: multiplier(fields, family, "residual_multiplier"),
+    ...(family.names && { names: family.names }),
   };
 }
 
@@ -267,7 +271,7 @@ function refuseUnsupported(fields: JsonFields, family: Family): void {
 /** A window that no sequence can outgrow changes nothing, and is none. */
 function withWindows(fields: JsonFields, family: Family, layers: LayerSpec[], maxPositions: number): LayerSpec[] {
   const { windows, localRope } = family;
-  if (family.deltaRule) return layers;
+  if (family.deltaRule || family.shortConvolution) return layers;
   const types = layerTypes(fields, layers.length, windows);
   if (!windows || (windows.switched && !fields.boolean("use_sliding_window", false))) return layers;
   const given = fields.has("sliding_window") ? fields.get("sliding_window") : windows.size;

@@ -22,7 +22,7 @@ export function formatsByMatrix(config: ModelSpec, quantization: Quantization): 
 
 /** Of a matrix whose rows are a multiple of SMALL_BLOCK. */
 export function fourBits(name: string, columns: number): QuantizedFormatName {
-  const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj)\.weight$/.test(name);
+  const isSensitive = /(embed_tokens|lm_head|v_proj|down_proj|feed_forward\.w2)\.weight$/.test(name);
   if (columns % SUPER_BLOCK === 0) return isSensitive ? "Q6_K" : "Q4_K";
   return isSensitive ? "Q8_0" : "Q5_0";
 }

@@ -29,7 +29,7 @@ function said(value: unknown): string {
 function identity(spec: ModelSpec): string {
   const { hidden, vocab, maxPositions, layers, rmsEps, tiedHead, ...whole } = spec;
   const { attention, feedForward, norms, residualScale } = layers[0]!;
-  const isLater = layers.some(({ deltaRule, experts }) => deltaRule || experts);
+  const isLater = layers.some(({ deltaRule, experts, names }) => deltaRule || experts || names);
   if (attention === null || feedForward === null || isLater) return said(spec);
   const { heads, kvHeads, headDim, qkNorm, qBias, kBias, vBias, oBias, rope, scale, window, softCap, fusedQkv } =
     attention;

@@ -1,13 +1,14 @@
 // Every family through the whole engine: a chat, a job by example and a job by reward on its reference model, and the adapter that they
 // leave behind. What it computes is compared with PyTorch elsewhere (test/native/reference.test.ts).
 
-import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { gather } from "../../src/gather/index.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
+import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { writeTinyTokenizer } from "../fixtures/tinyTokenizer.js";
 import { type Case, caseFolder, expected } from "../native/referenceModel.js";
 
@@ -16,6 +17,7 @@ const FAMILIES: readonly Case[] = [
   ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
   ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
   ...(["gpt_oss", "gpt_oss_odd"] as const),
+  ...(["lfm2", "lfm2_odd"] as const),
 ];
 
 let folder: string;
@@ -102,6 +104,53 @@ it("adapts the modules of recurrent layers alone where they are named", async ()
   const { spec } = await readAdapterFolder(path);
   expect(spec.targets.toSorted()).toEqual([...targets]);
   await expect(make("gemma3", "none-such")).rejects.toThrow(/"in_proj_qkv"; this model has q_proj/);
+});
+
+it("adapts one of several modules of a name where its place is given, and by the names that most families have", async () => {
+  const make = (name: string, targets: ("o_proj" | "gate_proj")[]) =>
+    engine.models.create({ project: "p", name, base_model: "lfm2", adapter: { targets } });
+  const model = await make("named-as-most", ["o_proj", "gate_proj"]);
+  expect(model.adapter?.targets).toEqual(["out_proj", "w1"]);
+  const job = await engine.sftTrainingJobs.create({ model_id: model.id, data, config: { batch_size: 3 } });
+  await engine.trainingJobs.wait(job.id);
+  const path = join(folder, "named-as-most");
+  await engine.models.export(model.id, { path });
+  const { spec, tensors } = await readAdapterFolder(path);
+  expect(spec.targets).toEqual(["out_proj", "w1"]);
+  const modules = new Set([...tensors.keys()].map((name) => /layers\.[01]\.(.+)\.lora_A/.exec(name)?.[1]));
+  expect([...modules].filter(Boolean).sort()).toEqual(["conv.out_proj", "feed_forward.w1", "self_attn.out_proj"]);
+
+  // As peft leaves the others out.
+  const placed = join(folder, "placed");
+  cpSync(path, placed, { recursive: true });
+  const config = JSON.parse(readFileSync(join(placed, "adapter_config.json"), "utf8"));
+  const told = JSON.stringify({ ...config, target_modules: ["conv.out_proj"] });
+  writeFileSync(join(placed, "adapter_config.json"), told);
+  const kept = new Map([...tensors].filter(([name]) => name.includes(".conv.out_proj.")));
+  await writeSafetensors(join(placed, "adapter_model.safetensors"), kept, { format: "pt" });
+  const imported = await engine.models.import({ project: "p", name: "placed", base_model: "lfm2", path: placed });
+  const again = join(folder, "placed-again");
+  await engine.models.export(imported.id, { path: again });
+  for (const [name, { data: values }] of (await readAdapterFolder(again)).tensors) {
+    expect(
+      values.some((value) => value !== 0),
+      name,
+    ).toBe(kept.has(name));
+  }
+});
+
+it("exports of models with short convolutions what others load, and refuses by name what is not written", async () => {
+  const model = await engine.models.create({ project: "p", name: "convolving", base_model: "lfm2" });
+  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
+  const target = (name: string) => join(folder, `convolving-${name}`);
+  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
+  await using again = await Engine.open({ models: [target("merged")], contextLength: 256 });
+  const before = await engine.chat.completions.create({ model: "lfm2", ...ask });
+  const after = await again.chat.completions.create({ model: "convolving-merged", ...ask });
+  expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
+  for (const format of ["gguf", "onnx"] as const) {
+    await expect(engine.models.export(model.id, { path: target(format), format })).rejects.toThrow(/not written as/);
+  }
 });
 
 it("exports what of models with experts others load, and refuses by name what is not done with them", async () => {

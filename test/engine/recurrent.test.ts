@@ -1,4 +1,4 @@
-// A model most of whose layers have a recurrent state, through the engine: the same numbers however requests are served, and training on
+// Models most of whose layers have a recurrent state, through the engine: the same numbers however requests are served, and training on
 // the bits that were sampled.
 
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,14 +17,21 @@ import { DEVICE } from "../native/device.js";
 import { caseFolder } from "../native/referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-recurrent-"));
-const base = join(folder, "Recurrent");
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The reference model's shape with a vocabulary for bytes, and random weights. */
+const KINDS = ["qwen3_5", "lfm2"] as const;
+type Kind = (typeof KINDS)[number];
+
+/** The reference models' shapes with a vocabulary for bytes, and random weights. */
 beforeAll(async () => {
+  for (const kind of KINDS) await make(kind);
+});
+
+async function make(kind: Kind) {
+  const base = join(folder, kind);
   mkdirSync(base);
   cpSync(fileURLToPath(new URL("../reference/jobs/tokenizer", import.meta.url)), base, { recursive: true });
-  const config = JSON.parse(readFileSync(join(caseFolder("qwen3_5"), "config.json"), "utf8"));
+  const config = JSON.parse(readFileSync(join(caseFolder(kind), "config.json"), "utf8"));
   const changed = { ...config, vocab_size: 262, eos_token_id: 261 };
   writeFileSync(join(base, "config.json"), JSON.stringify(changed));
   let state = 1;
@@ -36,18 +43,18 @@ beforeAll(async () => {
   for (const { name, shape } of weightTensors(modelSpec(new JsonFields("config.json", changed)))) {
     const [middle, bound] = name.endsWith("A_log")
       ? [-2, 2]
-      : name.endsWith("linear_attn.norm.weight")
+      : name.endsWith("linear_attn.norm.weight") || (kind === "lfm2" && name.endsWith("norm.weight"))
         ? [1, 0.2]
         : [0, shape.length === 1 ? 0.2 : 1.7 / Math.sqrt(shape.at(-1)!)];
     const data = Float32Array.from({ length: shape.reduce((a, b) => a * b) }, () => middle + uniform(bound));
     tensors.set(name, { shape, data });
   }
   await writeSafetensors(join(base, "model.safetensors"), tensors, { format: "pt" });
-});
+}
 
-const open = (model: object = {}, options: object = {}) =>
+const open = (kind: Kind, model: object = {}, options: object = {}) =>
   Engine.open({
-    models: [{ path: base, dtype: "bfloat16", ...model }],
+    models: [{ path: join(folder, kind), dtype: "bfloat16", ...model }],
     device: DEVICE,
     home: mkdtempSync(join(folder, "home-")),
     ...options,
@@ -65,12 +72,12 @@ async function ask(engine: Engine, content: string, seed: number, n = 1) {
 
 const QUESTION = "Which of these came first, and how would anyone know? ".repeat(2);
 
-describe("a reply has the same logprobs", () => {
+describe.each(KINDS)("a reply of %s has the same logprobs", (kind) => {
   it("alone, from the cache, beside others, as one of several, and after it lost its pages", async () => {
-    await using engine = await open();
+    await using engine = await open(kind);
     const alone = await Promise.all(
       [3, 4, 5].map(async (seed) => {
-        await using fresh = await open();
+        await using fresh = await open(kind);
         return (await ask(fresh, QUESTION, seed)).told[0];
       }),
     );
@@ -86,7 +93,7 @@ describe("a reply has the same logprobs", () => {
     expect(crowd.slice(0, 3).map(({ told }) => told[0])).toEqual(alone);
     expect((await ask(engine, QUESTION, 3, 3)).told).toEqual(alone);
 
-    await using small = await open({ kvPages: 5 });
+    await using small = await open(kind, { kvPages: 5 });
     const squeezed = await Promise.all([ask(small, QUESTION, 3, 3), ask(small, QUESTION, 4), ask(small, QUESTION, 5)]);
     expect(squeezed.map(({ told }) => told)).toEqual([alone, [alone[1]], [alone[2]]]);
     const [{ loop }] = [...small.core.bases.values()] as [BaseModel];
@@ -94,12 +101,12 @@ describe("a reply has the same logprobs", () => {
   });
 });
 
-describe("training", () => {
+describe.each(KINDS)("training %s", (kind) => {
   it.each([undefined, "q8"] as const)(
     "by rewards is on the bits that were sampled, quantised: %s",
     async (quantize) => {
-      await using engine = await open({ quantize });
-      const model = await engine.models.create({ project: "p", name: "rl", base_model: "Recurrent" });
+      await using engine = await open(kind, { quantize });
+      const model = await engine.models.create({ project: "p", name: "rl", base_model: kind });
       for (let round = 0; round < 2; round++) {
         const trajectory_groups = await gather(engine, {
           model,
@@ -128,8 +135,8 @@ describe("training", () => {
       { role: "assistant", content: "one two three four five six" },
     ];
     writeFileSync(file, Array.from({ length: 8 }, (_, i) => `${JSON.stringify({ messages: messages(i) })}\n`).join(""));
-    await using engine = await open();
-    const model = await engine.models.create({ project: "p", name: "sft", base_model: "Recurrent" });
+    await using engine = await open(kind);
+    const model = await engine.models.create({ project: "p", name: "sft", base_model: kind });
     const { id } = await engine.sftTrainingJobs.create({
       model_id: model.id,
       training_data_url: file,
@@ -141,16 +148,19 @@ describe("training", () => {
       type === "gradient_step" ? [(told as { loss: number }).loss] : [],
     );
     expect(losses.at(-1)!).toBeLessThan(losses[0]! / 2);
-    const to = join(folder, "adapter");
+    const to = join(folder, `adapter-${kind}`);
     await engine.models.export(model.id, { path: to, format: "peft" });
     const { target_modules } = JSON.parse(readFileSync(join(to, "adapter_config.json"), "utf8"));
-    const modules = ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_proj", "o_proj", "down_proj"];
-    expect(target_modules).toEqual(expect.arrayContaining(modules));
+    const modules = {
+      qwen3_5: ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj", "q_proj", "o_proj", "down_proj"],
+      lfm2: ["in_proj", "out_proj", "q_proj", "w1", "w2", "w3"],
+    };
+    expect(target_modules).toEqual(expect.arrayContaining(modules[kind]));
   });
 
   it("of all weights leaves a model that loads", async () => {
-    await using engine = await open({ dtype: "float32" });
-    const model = await engine.models.create({ project: "p", name: "whole", base_model: "Recurrent" });
+    await using engine = await open(kind, { dtype: "float32" });
+    const model = await engine.models.create({ project: "p", name: "whole", base_model: kind });
     const session = await engine.training.open(model, { weights: "full" });
     const tokens = Array.from({ length: 100 }, (_, i) => (i * 37) % 250);
     const row = { tokens, trained: tokens.map(() => true) };
@@ -165,6 +175,9 @@ describe("training", () => {
     await session.close();
     const { tensors } = await openWeightFolder(path);
     // As transformers stores it.
-    expect(tensors.find(({ name }) => name === "model.layers.0.linear_attn.conv1d.weight")!.shape).toEqual([80, 1, 4]);
+    const convolution = tensors.find(({ name }) =>
+      /^model\.layers\.0\.(linear_attn\.conv1d|conv\.conv)\.weight$/.test(name),
+    );
+    expect(convolution!.shape).toEqual(kind === "lfm2" ? [48, 1, 3] : [80, 1, 4]);
   });
 });

@@ -517,6 +517,39 @@ describe("a model with recurrent layers", () => {
   });
 });
 
+describe("a layer with a short convolution", () => {
+  it.each([
+    ["shortConvolution.width", { width: 0 }],
+    ["shortConvolution.kernel", { kernel: 17 }],
+    ["shortConvolution.bias", { bias: 1 }],
+  ])("is refused for its %s", async (param, changes) => {
+    const { config } = await openWeightFolder(caseFolder("lfm2"));
+    const [first, ...others] = config.layers;
+    const layers = [{ ...first!, shortConvolution: { ...first!.shortConvolution!, ...changes } }, ...others];
+    const error = await failure(() => nativeAddon().memory({ ...config, layers } as never, "float32", "cpu"));
+    expect(error).toMatchObject({ code: "invalid_argument", param: `config.layers[0].${param}` });
+  });
+
+  it("is refused for unknown names, and by devices that do not compute it, by name", async () => {
+    const { config } = await openWeightFolder(caseFolder("lfm2"));
+    const layers = config.layers.map((layer) => ({ ...layer, names: "lfm3" }));
+    const names = await failure(() => nativeAddon().memory({ ...config, layers } as never, "float32", "cpu"));
+    expect(names).toMatchObject({ code: "invalid_argument", param: "config.layers[0].names" });
+    const { config: other } = await openWeightFolder(caseFolder("qwen3_5"));
+    const named = other.layers.map((layer) => ({ ...layer, names: "lfm2" as const }));
+    const unfit = await failure(() => nativeAddon().memory({ ...other, layers: named }, "float32", "cpu"));
+    expect(unfit).toMatchObject({ code: "invalid_argument", param: "config.layers[0].names" });
+    const onGpu = await failure(() => nativeAddon().memory(config, "float32", "vulkan:0"));
+    expect(onGpu).toMatchObject({ code: "invalid_argument", param: "config.layers[0].shortConvolution" });
+  });
+
+  it("says what a state takes", async () => {
+    const { config } = await openWeightFolder(caseFolder("lfm2"));
+    // Three layers, each with the last two of 48 products.
+    expect(openRuntime().memory(config, "bfloat16").recurrentState).toBe(3 * 2 * 48 * 4);
+  });
+});
+
 describe("a layer with experts", () => {
   it.each([
     ["experts.perToken", { perToken: 9 }],

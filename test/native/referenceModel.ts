@@ -58,11 +58,16 @@ export const CASES = [
   "qwen3_5_moe_tower",
   "gpt_oss",
   "gpt_oss_odd",
+  "lfm2",
+  "lfm2_odd",
 ] as const;
 export type Case = (typeof CASES)[number];
 
-/** Those with layers that have a recurrent state, which the processor alone computes. */
-export const isRecurrent = (name: Case) => name.startsWith("qwen3_5");
+/** Those with layers that have a recurrent state. */
+export const isRecurrent = (name: Case) => name.startsWith("qwen3_5") || convolves(name);
+
+/** Those with layers that have a gated short convolution, which the processor alone computes. */
+export const convolves = (name: Case) => name.startsWith("lfm2");
 
 /** Those with layers that choose among experts, which the processor alone computes, and whose weights are not trained. */
 export const hasExperts = (name: Case) => name.includes("_moe") || name.startsWith("gpt_oss");

@@ -260,7 +260,7 @@ void reserve_attention_forward(const Model& m, const Batch& batch, const std::ve
   for (int layer = 0; layer < m.layers(); layer++) {
     LayerActivations a;
     if (layer + 1 == m.layers()) a.read = read;
-    if (!m.delta_rule(layer)) Attend(workers, m, batch, layer, a, ws).reserve();
+    if (m.attends(layer)) Attend(workers, m, batch, layer, a, ws).reserve();
   }
 }
 

@@ -27,7 +27,7 @@ void CpuDevice::require(const ModelSpec& m) const {
   for (size_t i = 0; i < m.layers.size(); i++) {
     const LayerSpec& l = m.layers[i];
     const std::string at = "layers[" + std::to_string(i) + "].", attention = at + "attention.";
-    if (!l.delta_rule && l.attention.heads / l.attention.kv_heads > kAttentionRows)
+    if (l.attends() && l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
   }
 }

@@ -111,14 +111,20 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   m.format = format;
   m.hidden = int(j["hidden_size"].value);
   m.vocab = int(j["vocab_size"].value), m.max_positions = int(j["max_position_embeddings"].value);
-  m.rms_eps = float(j["rms_norm_eps"].value);
-  m.tied_head = j.number_or("tie_word_embeddings", 1) != 0;
+  const bool lfm2 = family == "lfm2";
+  m.rms_eps = float(j[lfm2 ? "norm_eps" : "rms_norm_eps"].value);
+  m.tied_head = j.number_or("tie_embedding", j.number_or("tie_word_embeddings", 1)) != 0;
   LayerSpec l;
   AttentionSpec& a = l.attention;
-  l.feed_forward.intermediate = int(j.number_or("intermediate_size", 0));
+  l.feed_forward.intermediate = int(j.number_or("block_ff_dim", j.number_or("intermediate_size", 0)));
+  if (lfm2 && j.number_or("block_auto_adjust_ff_dim", 1) != 0) {
+    const int step = int(j.number_or("block_multiple_of", 256)), adjusted = 2 * l.feed_forward.intermediate / 3;
+    l.feed_forward.intermediate = (int(j.number_or("block_ffn_dim_multiplier", 1) * adjusted) + step - 1) / step * step;
+  }
   a.heads = int(j["num_attention_heads"].value), a.kv_heads = int(j["num_key_value_heads"].value);
   a.head_dim = int(j.number_or("head_dim", m.hidden / a.heads));
-  a.qk_norm = family.starts_with("qwen3");
+  a.qk_norm = family.starts_with("qwen3") || lfm2;
+  if (lfm2) l.names = LayerNames::lfm2;
   auto flag = [&](const char* name) { return j.number_or(name, 0) != 0; };
   const bool gpt_oss = family == "gpt_oss", gemma4 = family == "gemma4_text";
   a.o_bias = gpt_oss ? j.number_or("attention_bias", 1) != 0 : flag("attention_bias");
@@ -198,6 +204,15 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                                 size("linear_key_head_dim"), size("linear_value_head_dim"),
                                 size("linear_conv_kernel_dim")};
     }
+  for (size_t i = 0; lfm2 && i < m.layers.size(); i++) {
+    const std::vector<Json> full = j.has("full_attn_idxs") ? j["full_attn_idxs"].items : std::vector<Json>();
+    const bool attends = j.has("layer_types")
+                             ? j["layer_types"].items[i].string == "full_attention"
+                             : std::any_of(full.begin(), full.end(), [&](const Json& x) { return x.value == i; });
+    if (attends) continue;
+    m.layers[i].attention = {};
+    m.layers[i].short_convolution = {m.hidden, int(j["conv_L_cache"].value), flag("conv_bias")};
+  }
   for (size_t i = 0; gpt_oss && i < m.layers.size(); i++) {
     m.layers[i].feed_forward = {};
     m.layers[i].experts = {int(j["num_local_experts"].value),

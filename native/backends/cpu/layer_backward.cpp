@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "convolution_layer.h"
 #include "delta_layer.h"
 #include "experts.h"
 #include "layer_forward.h"
@@ -44,6 +45,7 @@ struct LayerBackward {
   const Matrix d_k{(shared_keys < 0 ? mem.d_k : mem.shared_d_k[shared_keys]).floats(), d_q.ld},
       d_v{(shared_keys < 0 ? mem.d_v : mem.shared_d_v[shared_keys]).floats(), d_q.ld};
   const DeltaRuleSpec* const delta_rule = m.delta_rule(layer);
+  const ShortConvolutionSpec* const convolution = m.short_convolution(layer);
   int window0 = 0;
 
   bool lora(int p) const { return adapter && adapter->layers[layer][p]; }
@@ -218,6 +220,8 @@ struct LayerBackward {
     keep_outputs(team, o, d_o, 1, run, row0, rows);
     if (delta_rule)
       delta_heads(team, run, row0, rows);
+    else if (convolution)
+      convolution_outputs(team, run, row0, rows);
     else
       attention_heads(team, run, row0, rows);
   }
@@ -243,6 +247,41 @@ struct LayerBackward {
           k.round_rows(d_gate, head, 1, head, 1.0f, mem.d_head_gates.at(t, col), head);
         }
     });
+  }
+
+  // d_out of a layer's output to d_heads [rows][width] of what a convolution put out.
+  void convolution_outputs(Team& team, RunScratch& run, int row0, int rows) {
+    const BackTerm o_term = term(kO, run.d_out, run);
+    back_product(team, k, ws.workers, {rows, convolution->width, &o_term, 1},
+                 [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+                   for (int i = 0; i < n; i++)
+                     std::memcpy(mem.d_heads.at(a.row(row0 + row + i), col), tile + i * ld, cols * sizeof(float));
+                 });
+  }
+
+  // Of a convolution, what rows that are not read have: nothing.
+  void clear_unread_outputs() const {
+    each_rows(all, batch.rows, convolution->width, [&](int row, int n, int) {
+      for (int t = row; t < row + n; t++)
+        if (!a.reads(t, t + 1)) std::memset(mem.d_heads.at(t), 0, size_t(convolution->width) * sizeof(float));
+    });
+  }
+
+  // d_heads to gradients of what the first projection put out.
+  void convolve() {
+    if (a.read) clear_unread_outputs(), spread_read();
+    convolution_backward(all, m, batch, layer, a,
+                         {mem.d_heads, mem.d_qkv, wanted.convolution[0], wanted.convolution[1].data}, ws);
+  }
+
+  void convolution_inputs(Team& team, RunScratch& run, int row0, int rows) {
+    static constexpr int projections[] = {kInQkv};
+    const int width = 3 * convolution->width;
+    each_rows(team, rows, width, [&](int row, int n, int) {
+      k.round_rows(mem.d_qkv.at(row0 + row), mem.d_qkv.ld, n, width, 1.0f, run.d_qkv.at(row), run.d_qkv.ld);
+    });
+    const Rows dys[] = {run.d_qkv};
+    input_projections(team, run, projections, dys, 1, row0, rows);
   }
 
   // d_out of a layer's output to d_out of heads [kv_heads][rows][group][head_dim], and d_head_gates.
@@ -481,6 +520,10 @@ struct LayerBackward {
       delta_scan();
       each_window(batch.rows, before_delta_rule, kDeltaInputs,
                   [&](Team& team, RunScratch& run, int row0, int rows) { delta_inputs(team, run, row0, rows); });
+    } else if (convolution) {
+      convolve();
+      each_window(batch.rows, before_delta_rule, 1,
+                  [&](Team& team, RunScratch& run, int row0, int rows) { convolution_inputs(team, run, row0, rows); });
     } else {
       if (a.read) clear_unread(), spread_read();
       attention_backward(all, m, batch, layer, a,

@@ -6,6 +6,7 @@
 
 #include "activation_probe.h"
 #include "attention_layer.h"
+#include "convolution_layer.h"
 #include "delta_layer.h"
 #include "experts.h"
 #include "products.h"
@@ -214,18 +215,18 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   });
 }
 
-// x_in [rows][hidden] to what the delta rule is made of.
+// x_in [rows][hidden] to what the delta rule, or a short convolution, is made of.
 void delta_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a, RunScratch& run,
                   Workspace& ws, int row0, int rows) {
   const ProjectionTile tile{m, batch.adapted, layer};
   norm_rows(team, m, a.x_in.from(row0), m.weights->layers[layer].norms[kNormIn], rows, run.normed);
   static constexpr int projections[kDeltaInputs] = {kInQkv, kInZ, kInB, kInA};
+  const int count = m.recurrent_inputs(layer);
   Rows z[kDeltaInputs], out[kDeltaInputs];
-  for (int i = 0; i < kDeltaInputs; i++)
-    z[i] = low_rank_rows(a, run, projections[i], row0), out[i] = a.delta_in[i].from(row0);
-  lora_down(team, tile, projections, kDeltaInputs, run.normed, row0, rows, z, ws);
-  const Input input = tile.input(team, run.normed, rows, projections, kDeltaInputs, run);
-  round_products(team, tile, projections, kDeltaInputs, input, row0, rows, z, out, ws);
+  for (int i = 0; i < count; i++) z[i] = low_rank_rows(a, run, projections[i], row0), out[i] = a.delta_in[i].from(row0);
+  lora_down(team, tile, projections, count, run.normed, row0, rows, z, ws);
+  const Input input = tile.input(team, run.normed, rows, projections, count, run);
+  round_products(team, tile, projections, count, input, row0, rows, z, out, ws);
 }
 
 // x_mid [rows][hidden] = x_in + attention [rows][attended], gated . o^T.
@@ -281,7 +282,7 @@ void feed_forward(Team& team, const Model& m, std::span<const AdapterRows> adapt
 // What is read again after attention goes to the workspace where `given` does not keep it.
 LayerActivations kept_or_not(const Model& m, int layer, const LayerActivations& given, const Workspace& ws) {
   LayerActivations a = given;
-  if (m.delta_rule(layer)) {
+  if (!m.attends(layer)) {
     for (int i = 0; i < kDeltaInputs; i++)
       if (!a.delta_in[i]) a.delta_in[i] = ws.delta_in[i];
   } else if (m.attention(layer).output_gate && !a.q) {
@@ -306,7 +307,7 @@ Matrix take_read(Team& team, const LayerActivations& a) {
 
 void project_inputs(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                     Workspace& ws) {
-  const auto project = m.delta_rule(layer) ? delta_inputs : queries_keys_values;
+  const auto project = m.attends(layer) ? queries_keys_values : delta_inputs;
   ws.each_run(team, batch.rows, [&](Team& t, RunScratch& run, int row0, int rows) {
     project(t, m, batch, layer, a, run, ws, row0, rows);
   });
@@ -314,7 +315,10 @@ void project_inputs(Team& team, const Model& m, const Batch& batch, int layer, c
 
 void mix_positions(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                    Workspace& ws) {
-  (m.delta_rule(layer) ? delta_forward : attention_forward)(team, m, batch, layer, a, ws);
+  const auto mix = m.delta_rule(layer)          ? delta_forward
+                   : m.short_convolution(layer) ? convolution_forward
+                                                : attention_forward;
+  mix(team, m, batch, layer, a, ws);
 }
 
 // The rest of a layer, of all rows or of those that are read.
@@ -400,7 +404,7 @@ void layer_forward(Team& team, const Model& m, const Batch& batch, int layer, co
                    Workspace& ws) {
   const LayerActivations a = kept_or_not(m, layer, given, ws);
   project_inputs(team, m, batch, layer, a, ws);
-  if (a.rows_read(batch.rows) > 0 || m.delta_rule(layer)) mix_positions(team, m, batch, layer, a, ws);
+  if (a.rows_read(batch.rows) > 0 || !m.attends(layer)) mix_positions(team, m, batch, layer, a, ws);
   project_outputs(team, m, batch, layer, a, ws);
 }
 

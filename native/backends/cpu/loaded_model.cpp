@@ -13,6 +13,10 @@ Widths widths_of(const LayerSpec& l) {
     w.delta_in[kInB - kInQkv] = w.delta_in[kInA - kInQkv] = d.value_heads;
     return w;
   }
+  if (l.short_convolution) {
+    w.attended = l.short_convolution->width, w.delta_in[kInQkv - kInQkv] = 3 * l.short_convolution->width;
+    return w;
+  }
   const AttentionSpec& a = l.attention;
   w.attended = a.q_width(), w.gated = a.output_gate;
   w.q = a.heads * a.q_stride(), w.kv = a.kv_width();
@@ -56,7 +60,7 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     shared_keys_.push_back(keys < int(layer) ? shared_keys_[size_t(keys)] : -1);
     if (m.keys_are_shared(int(layer))) shared_keys_.back() = shared_keys_count_++;
     rope_of_.push_back(-1), scales_.push_back(0);
-    if (m.layers[layer].delta_rule) continue;
+    if (!m.layers[layer].attends()) continue;
     const AttentionSpec& a = m.layers[layer].attention;
     const auto same = std::find_if(known.begin(), known.end(), [&](const AttentionSpec* other) {
       return other->rope == a.rope && other->rotary() == a.rotary();

@@ -12,7 +12,7 @@ constexpr int kDeltaInputs = kProjections - kInQkv;
 
 // Elements of a token in a layer's rows; of all layers, the most of each.
 struct Widths {
-  int attended = 0;  // what attention or the delta rule puts out
+  int attended = 0;  // what attention, the delta rule or a short convolution puts out
   int q = 0, kv = 0, heads = 0, head_dim = 0;
   int intermediate = 0;                 // of experts, of all that are chosen
   int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
@@ -38,6 +38,13 @@ struct Model {
     const auto& delta = spec.layers[layer].delta_rule;
     return delta ? &*delta : nullptr;
   }
+  const ShortConvolutionSpec* short_convolution(int layer) const {
+    const auto& convolution = spec.layers[layer].short_convolution;
+    return convolution ? &*convolution : nullptr;
+  }
+  bool attends(int layer) const { return spec.layers[layer].attends(); }
+  // Of a layer that does not attend: the projections of its input, from kInQkv on.
+  int recurrent_inputs(int layer) const { return delta_rule(layer) ? kDeltaInputs : 1; }
   const Widths& widest() const { return widest_; }
   // Of all layers with experts, the most; counts of 0 where there are none.
   const ExpertsSpec& most_experts() const { return most_experts_; }

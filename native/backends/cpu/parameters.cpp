@@ -220,8 +220,15 @@ class WeightParameters final : public Parameters {
         write(index, Part::value, layer.delta.stored(t));
         delta_.push_back({index, l, t});
       }
+      int next = 0;
+      for (TensorShape& shape : convolution_tensors(m.spec, l)) {
+        const bool decays = shape.cols > 0;
+        const int index = add(std::move(shape), decays);
+        write(index, Part::value, layer.convolution.stored(next));
+        convolutions_.push_back({index, l, next++});
+      }
     }
-    norm("model.norm.weight", w.final_norm, m.spec.norm_adds_one);
+    norm(final_norm_name(m.spec), w.final_norm, m.spec.norm_adds_one);
     if (w.untied_head.n) matrix("lm_head.weight", &w.untied_head, 1);
   }
   bool full() const override { return true; }
@@ -253,12 +260,20 @@ class WeightParameters final : public Parameters {
     for (auto& [index, to] : vectors_)
       std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
     for (auto& [norm, adds_one] : norms_) norm->use(adds_one);
-    for (const auto& [index, layer, tensor] : delta_) {
+    const auto copy = [&](int index, std::vector<float>& to) {
       const Parameter& p = parameters_[index];
-      DeltaWeights& to = model_.weights->layers[layer].delta;
       for (int64_t row = 0; row < p.rows; row++)
-        std::memcpy(to.stored(tensor).data() + row * p.cols, p.values().at(row), p.cols * sizeof(float));
+        std::memcpy(to.data() + row * p.cols, p.values().at(row), p.cols * sizeof(float));
+    };
+    for (const auto& [index, layer, tensor] : delta_) {
+      DeltaWeights& to = model_.weights->layers[layer].delta;
+      copy(index, to.stored(tensor));
       if (tensor == kDeltaTensors - 1) to.use(*model_.spec.layers[layer].delta_rule);
+    }
+    for (const auto& [index, layer, tensor] : convolutions_) {
+      ConvolutionWeights& to = model_.weights->layers[layer].convolution;
+      copy(index, to.stored(tensor));
+      to.use(*model_.spec.layers[layer].short_convolution);
     }
   }
   ModelGradients gradients(const std::function<Matrix(int)>& of) const override {
@@ -278,6 +293,7 @@ class WeightParameters final : public Parameters {
       for (int n = 0; n < kNorms; n++)
         if (norm_place(model_.spec, l, n)) out.norms[n] = of(i++).data;
       for (int t = 0; spec.delta_rule && t < kDeltaTensors; t++) out.delta[t] = of(i++);
+      for (size_t t = 0; t < convolution_tensors(model_.spec, l).size(); t++) out.convolution[t] = of(i++);
     }
     g.final_norm = of(i++).data;
     if (model_.weights->untied_head.n) g.head = of(i++);
@@ -327,10 +343,10 @@ class WeightParameters final : public Parameters {
   Buffer next_;  // where the next version of all panels is made
   std::vector<std::pair<int, std::vector<float>*>> vectors_;
   std::vector<std::pair<NormWeight*, bool>> norms_;  // and whether it adds 1
-  struct DeltaParameter {
+  struct LayerParameter {
     int parameter, layer, tensor;
   };
-  std::vector<DeltaParameter> delta_;
+  std::vector<LayerParameter> delta_, convolutions_;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct LayerGradients {
   float* bias[kProjections] = {};           // [outputs]
   float* norms[kNorms] = {};                // [hidden], or [head_dim] of norms of heads
   Matrix delta[kDeltaTensors];              // [rows][cols]; vectors have one row
+  Matrix convolution[2];                    // likewise, as convolution_tensors() has them
 };
 struct ModelGradients {
   std::vector<LayerGradients> layers;

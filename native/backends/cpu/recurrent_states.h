@@ -1,5 +1,5 @@
 // The recurrent states of sequences, float32: of every key head of every delta-rule layer the states of its value
-// heads, and the last inputs of its convolution.
+// heads, and the last inputs of its convolution; of every short convolution, which counts as one head, its last inputs.
 #pragma once
 #include <vector>
 
@@ -17,12 +17,19 @@ struct KeyHeadState {
   int64_t floats() const { return states + tail; }
 };
 
+// Floats of a short convolution: [kernel - 1][width].
+inline int64_t convolution_state_floats(const ShortConvolutionSpec& c) {
+  return padded(int64_t(c.kernel - 1) * c.width);
+}
+
 class RecurrentStates {
  public:
   RecurrentStates() = default;
   explicit RecurrentStates(const ModelSpec& m) {
     for (const LayerSpec& l : m.layers) {
-      layers_.push_back({floats_, l.delta_rule ? KeyHeadState(*l.delta_rule).floats() : 0});
+      const int64_t convolution = l.short_convolution ? convolution_state_floats(*l.short_convolution) : 0;
+      layers_.push_back({floats_, l.delta_rule ? KeyHeadState(*l.delta_rule).floats() : convolution});
+      floats_ += convolution;
       if (l.delta_rule) floats_ += l.delta_rule->key_heads * layers_.back().head;
     }
   }

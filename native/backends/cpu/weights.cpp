@@ -31,6 +31,12 @@ void DeltaWeights::use(const DeltaRuleSpec& d) {
         for (int i = 0; i < part.count; i++) *to++ = convolution[size_t(part.from + i) * d.kernel + j];
 }
 
+void ConvolutionWeights::use(const ShortConvolutionSpec& c) {
+  taps.resize(weight.size());
+  for (int j = 0; j < c.kernel; j++)
+    for (int i = 0; i < c.width; i++) taps[size_t(j) * c.width + i] = weight[size_t(i) * c.kernel + j];
+}
+
 DType dtype_of(TensorFormat format) { return format == TensorFormat::f32 ? DType::f32 : DType::bf16; }
 
 namespace {
@@ -192,6 +198,15 @@ struct Loader {
     }
     out.use(*spec.layers[layer].delta_rule);
   }
+  void convolution(int layer, ConvolutionWeights& out) {
+    int next = 0;
+    for (const TensorShape& shape : convolution_tensors(spec, layer)) {
+      std::vector<float>& to = out.stored(next++);
+      to.resize(size_t(shape.elements()));
+      read.floats(shape.name, 0, shape.cols ? shape.rows : 1, to.data());
+    }
+    out.use(*spec.layers[layer].short_convolution);
+  }
 };
 
 double elements(const ModelSpec& m) {
@@ -242,8 +257,9 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
       if (const char* place = norm_place(m, l, n))
         load.norm(layer_name(l, place) + ".weight", norm_width(m, l, n), norm_adds_one(m, n), layer.norms[n]);
     if (m.layers[l].delta_rule && !load.stopped) load.delta(l, layer.delta);
+    if (m.layers[l].short_convolution && !load.stopped) load.convolution(l, layer.convolution);
   }
-  if (!load.stopped) load.norm("model.norm.weight", m.hidden, m.norm_adds_one, w->final_norm);
+  if (!load.stopped) load.norm(final_norm_name(m), m.hidden, m.norm_adds_one, w->final_norm);
   if (!load.stopped && !m.tied_head) load.matrix(kHeadName, 0, w->untied_head);
   if (load.stopped) return nullptr;
   return w;

@@ -64,6 +64,16 @@ struct DeltaWeights {
   void use(const DeltaRuleSpec&);
 };
 
+// What a short convolution has beside its projections, always float32.
+struct ConvolutionWeights {
+  std::vector<float> weight, bias;  // [width][kernel]; [width], or empty
+  std::vector<float> taps;          // [kernel][width]
+  // As convolution_tensors() has them.
+  std::vector<float>& stored(int tensor) { return tensor ? bias : weight; }
+  // When what is stored has changed.
+  void use(const ShortConvolutionSpec&);
+};
+
 struct Expert {
   Linear gate, up, down;
   Linear& of(int projection) { return projection == kGate ? gate : projection == kUp ? up : down; }
@@ -76,6 +86,7 @@ struct Layer {
   std::vector<Expert> experts;
   NormWeight norms[kNorms];
   DeltaWeights delta;
+  ConvolutionWeights convolution;
   std::vector<float> sinks;       // [heads], or empty
   std::vector<float> value_norm;  // ones [head_dim] where values have a norm
   float scale = 1;                // of what the layer puts out

@@ -30,6 +30,7 @@ void require_here(const ModelSpec& m) {
     if (m.layers[i].experts) refuse(at + "experts", "are not computed by this device");
     if (m.layers[i].feed_forward.activation == Activation::clamped_swiglu)
       refuse(at + "feedForward.activation", "is not computed by this device");
+    if (m.layers[i].short_convolution) refuse(at + "shortConvolution", "is not computed by this device");
     if (const auto& d = m.layers[i].delta_rule) {
       if (d->key_dim > kMaxDeltaDim)
         refuse(at + "deltaRule.keyDim", "is above 512, which this device does not compute");

@@ -154,7 +154,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, ElementType type, cons
     if (t.cols) load.total += double(t.elements());
   load.into(w->embedding_memory, embedding_bytes(m, type));
   w->embedding = load.matrix(kEmbedding, 0, m.vocab, m.hidden);
-  w->final_norm = load.vector("model.norm.weight", m.hidden, m.norm_adds_one);
+  w->final_norm = load.vector(final_norm_name(m), m.hidden, m.norm_adds_one);
   w->layers.resize(m.layers.size());
   for (int l = 0; l < int(m.layers.size()) && !load.stopped; l++) {
     const LayerSpec& spec = m.layers[size_t(l)];

@@ -73,7 +73,7 @@ export const exportCheckpoint = throwingFileErrors(
       } else {
         const type = (await readModelConfig(base.folder)).string("model_type");
         await writeAdapterFolder(temporary, adapter.spec, adapter.tensors, name, type);
-        const isFedForward = (target: string) => ADAPTER_MODULES[target as AdapterModule] === "mlp";
+        const isFedForward = (target: string) => ADAPTER_MODULES[target as AdapterModule][0] === "mlp";
         if (familyNamed(type)?.experts && adapter.spec.targets.some(isFedForward)) warnings.push(TAKEN_FOR_EXPERTS);
       }
       await flushTree(temporary);

@@ -303,6 +303,18 @@ struct Kernels {
   void (*gated_norm_backward)(const float* x, const void* gate, const float* weight, float eps, int n, const float* dy,
                               float* dx, float* dgate, float* dweight);
 
+  // ---- a gated short convolution; see short_convolution.h
+  // a, b: T [n]
+  void (*multiply)(const void* a, const void* b, int n, float* to);
+  void (*multiply_backward)(const void* a, const void* b, const float* d, int n, float* da, float* db);
+  // gate and y: T
+  void (*gated_conv)(const float* x, int64_t ldx, const float* taps, int64_t ldt, const float* bias, int kernel,
+                     int rows, int n, const void* gate, int64_t ldg, void* y, int64_t ldy);
+  void (*gated_conv_backward)(const float* x, int64_t ldx, const float* taps, int64_t ldt, const float* bias,
+                              int kernel, int rows, int n, const void* gate, int64_t ldg, const float* dy, int64_t lddy,
+                              float* dgate, int64_t lddg, float* dx, int64_t lddx, float* dtaps, int64_t lddt,
+                              float* dbias);
+
   // ---- logits (float32 [rows][ld], n real columns)
   float (*log_sum_exp)(const float* logits, int n);
   // Entropy in nats of softmax(logits), given their log-sum-exp.

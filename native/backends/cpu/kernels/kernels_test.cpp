@@ -12,6 +12,7 @@ void test_reference_blocks(const std::string& folder);
 void test_rows();
 void test_attention();
 void test_delta_rule();
+void test_short_convolution();
 void test_sampling();
 void bench();
 
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
   test::test_rows();
   test::test_attention();
   test::test_delta_rule();
+  test::test_short_convolution();
   test::test_sampling();
   test::test_quantized();
   if (!kernels(kFastIsas[0], DType::bf16)) {

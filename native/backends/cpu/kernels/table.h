@@ -7,6 +7,7 @@
 #include "quantized.h"
 #include "rope.h"
 #include "sampling.h"
+#include "short_convolution.h"
 #include "sums.h"
 
 namespace anneal::cpu {
@@ -61,6 +62,10 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.delta_rule_backward = delta_rule_backward;
   k.gated_norm = gated_norm<T>;
   k.gated_norm_backward = gated_norm_backward<T>;
+  k.multiply = multiply<T>;
+  k.multiply_backward = multiply_backward<T>;
+  k.gated_conv = gated_conv<T>;
+  k.gated_conv_backward = gated_conv_backward<T>;
   k.log_sum_exp = log_sum_exp;
   k.entropy = entropy;
   k.softmax_residual = softmax_residual<T>;
