@@ -165,6 +165,7 @@ describe("layers with a delta rule", () => {
   });
 
   it("are not written", () => {
-    for (const type of ["qwen3_5_text", "qwen3_5_moe_text", "gpt_oss"]) expect(ggufArchitecture(type)).toBeNull();
+    for (const type of ["qwen3_5_text", "qwen3_5_moe_text", "gpt_oss", "lfm2"])
+      expect(ggufArchitecture(type)).toBeNull();
   });
 });

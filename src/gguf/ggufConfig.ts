@@ -55,6 +55,8 @@ interface Architecture {
   turnsPart?: boolean;
   /** Its layers have a delta rule, but every n-th. */
   deltaRule?: boolean;
+  /** Layers without key-value heads have a gated short convolution. */
+  shortConvolution?: boolean;
   /** Has norms after attention and feed-forward too, and windows, caps and scales as Gemma has them. */
   gemma?: Gemma;
 }
@@ -83,6 +85,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     experts: "shared",
   },
   "gpt-oss": { modelType: "gpt_oss", interleaved: false, experts: "biased" },
+  lfm2: { modelType: "lfm2", interleaved: false, shortConvolution: true },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -110,7 +113,8 @@ export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   return found ? { ...found[1], name: found[0] } : null;
 }
 
-const isWritten = ({ deltaRule, experts }: Architecture) => !deltaRule && experts !== "biased";
+const isWritten = ({ deltaRule, shortConvolution, experts }: Architecture) =>
+  !deltaRule && !shortConvolution && experts !== "biased";
 
 export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";
@@ -161,7 +165,9 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
       : { intermediate_size: required("feed_forward_length") }),
     num_hidden_layers: layersOf(fields, name),
     num_attention_heads: heads,
-    num_key_value_heads: number("attention.head_count_kv") ?? heads,
+    ...(architecture.shortConvolution
+      ? shortConvolution(fields, name)
+      : { num_key_value_heads: number("attention.head_count_kv") ?? heads }),
     head_dim: headDim,
     max_position_embeddings: required("context_length"),
     rms_norm_eps: required("attention.layer_norm_rms_epsilon"),
@@ -233,6 +239,24 @@ function deltaRule(fields: GgufFields, name: string): Record<string, unknown> {
     linear_conv_kernel_dim: required("ssm.conv_kernel"),
     full_attention_interval: fields.number(`${name}.full_attention_interval`) ?? 4,
     ...(isList ? { layer_types: told.slice(0, layers).map((is) => (is ? "linear_attention" : "full_attention")) } : {}),
+  };
+}
+
+function shortConvolution(fields: GgufFields, name: string): Record<string, unknown> {
+  const required = (key: string) => fields.required(`${name}.${key}`, fields.number(`${name}.${key}`));
+  const layers = layersOf(fields, name);
+  const key = `${name}.attention.head_count_kv`;
+  const told = fields.required(key, fields.get(key));
+  const heads: unknown[] = Array.isArray(told) ? told : Array<unknown>(layers).fill(told);
+  const attending = heads.find((count) => count !== 0);
+  const isList = heads.length >= layers && heads.every((count) => count === 0 || count === attending);
+  if (!isList) fields.fail(key, `must be 0 or one other number for each of ${layers} layers`);
+  return {
+    num_key_value_heads: attending,
+    layer_types: heads.slice(0, layers).map((count) => (count === 0 ? "conv" : "full_attention")),
+    conv_L_cache: required("shortconv.l_cache"),
+    block_auto_adjust_ff_dim: false,
+    norm_eps: required("attention.layer_norm_rms_epsilon"),
   };
 }
 
@@ -345,6 +369,7 @@ export function ggufGenerationConfig(gguf: GgufFile): Record<string, unknown> {
 const WHOLE_NAMES: Readonly<Record<string, string>> = {
   "model.embed_tokens.weight": "token_embd.weight",
   "model.norm.weight": "output_norm.weight",
+  "model.embedding_norm.weight": "token_embd_norm.weight",
   "lm_head.weight": "output.weight",
 };
 const LAYER_NAMES: Readonly<Record<string, string>> = {
@@ -369,6 +394,16 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "mlp.experts.down_proj": "ffn_down_exps",
   input_layernorm: "attn_norm",
   post_attention_layernorm: "ffn_norm",
+  "self_attn.out_proj": "attn_output",
+  "self_attn.q_layernorm": "attn_q_norm",
+  "self_attn.k_layernorm": "attn_k_norm",
+  "feed_forward.w1": "ffn_gate",
+  "feed_forward.w3": "ffn_up",
+  "feed_forward.w2": "ffn_down",
+  "conv.in_proj": "shortconv.in_proj",
+  "conv.conv": "shortconv.conv",
+  "conv.out_proj": "shortconv.out_proj",
+  operator_norm: "attn_norm",
 };
 const DELTA_RULE_NAMES: Readonly<Record<string, string>> = {
   "linear_attn.in_proj_qkv": "attn_qkv",

@@ -195,6 +195,7 @@ export const SPLITTINGS: Readonly<Record<string, Splitting>> = {
   "llama-bpe": LLAMA3,
   llama3: LLAMA3,
   "llama-v3": LLAMA3,
+  lfm2: LLAMA3,
   "smaug-bpe": { ...LLAMA3, ignoreMerges: false },
   qwen2: QWEN2,
   qwen35: { pre_tokenizer: split(QWEN3_5), normalizer: { type: "NFC" } },

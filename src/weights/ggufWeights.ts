@@ -59,7 +59,8 @@ function isKeptQuantized({ dtype, tiledHeads }: TensorLocation): boolean {
 }
 
 /** Matrices that are in float32 beside whatever. */
-const isSmall = (name: string) => isRouter(name) || /\.linear_attn\.(conv1d|in_proj_[ab])\.weight$/.test(name);
+const isSmall = (name: string) =>
+  isRouter(name) || /\.(linear_attn\.(conv1d|in_proj_[ab])|conv\.conv)\.weight$/.test(name);
 
 /** As config.json of the folder that the file was made of. @throws ModelFileError */
 export async function readGgufConfig(file: string): Promise<JsonFields> {
