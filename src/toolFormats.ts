@@ -9,6 +9,7 @@ export const TOOL_FORMATS = [
   "granite",
   "mistral",
   "phi4",
+  "lfm2",
   "pythonic",
   "llama3",
 ] as const;

@@ -257,6 +257,20 @@ three
     );
   });
 
+  it("LFM2: calls between their marks", () => {
+    const source =
+      "{%- if tools -%}{{ 'List of tools: <|tool_list_start|>[' + (tools | map('tojson') | join(', ')) + ']<|tool_list_end|>' }}{%- endif -%}" +
+      "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{%- if m['role'] == 'tool' -%}{{ '<|tool_response_start|>' + m['content'] + '<|tool_response_end|>' }}" +
+      "{%- else -%}{{ m['content'] }}{%- endif -%}{{ '<|im_end|>\n' }}{% endfor %}";
+    const text = renderConversation(compileChatTemplate(source), { messages: turns.slice(1), tools: [tool("f")] });
+    expect(text).toContain('<|tool_list_start|>[{"type": "function", "function": {"name": "f"');
+    expect(text).toContain(
+      '<|im_start|>assistant\nOn it.\n<|tool_call_start|>[f(x=1.0, s="it\'s", n=None), g()]<|tool_call_end|><|im_end|>\n' +
+        "<|im_start|>tool\n<|tool_response_start|>one<|tool_response_end|><|im_end|>\n",
+    );
+    expect(text).toContain("<|im_start|>assistant\n<|tool_call_start|>[f(x=[True])]<|tool_call_end|><|im_end|>\n");
+  });
+
   it("Ministral: a message that only calls tools has an empty content, whose length its template asks for", () => {
     expect(rendered("ministral", { messages: turns, specialTokens: { eos_token: "</s>" } })).toContain(
       '[TOOL_RESULTS]two[/TOOL_RESULTS][TOOL_CALLS]f[ARGS]{"x": [true]}</s>[TOOL_RESULTS]three',

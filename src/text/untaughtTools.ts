@@ -3,6 +3,7 @@
 import { type ChatTemplate, compileChatTemplate } from "../jinja/chatTemplate.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { type TemplateMessage, withText } from "./templateMessages.js";
+import { recogniseToolFormat } from "./toolCalls/toolCalls.js";
 
 /** How a family has tools, calls and what tools answer written in its messages. */
 interface ToolWriting {
@@ -16,6 +17,9 @@ interface ToolWriting {
 }
 
 const JSON_CALL = "{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}";
+const PYTHON_LIST =
+  "[{% for call in calls %}{{ ', ' if not loop.first }}{{ call.function.name }}({% for key, value in call.function.arguments.items() %}" +
+  "{{ ', ' if not loop.first }}{{ key }}={{ ([value] | string)[1:-1] }}{% endfor %}){% endfor %}]";
 const JSON_LIST = `[{% for call in calls %}{{ ', ' if not loop.first }}${JSON_CALL}{% endfor %}]`;
 
 const WRITINGS: readonly ToolWriting[] = [
@@ -23,9 +27,7 @@ const WRITINGS: readonly ToolWriting[] = [
     // Gemma 1 to 3: https://ai.google.dev/gemma/docs/capabilities/function-calling
     isFor: (template) =>
       template.source.includes("<start_of_turn>") && !template.mentions("tools") && !template.mentions("tool_calls"),
-    calls:
-      "[{% for call in calls %}{{ ', ' if not loop.first }}{{ call.function.name }}({% for key, value in call.function.arguments.items() %}" +
-      "{{ ', ' if not loop.first }}{{ key }}={{ ([value] | string)[1:-1] }}{% endfor %}){% endfor %}]",
+    calls: PYTHON_LIST,
     offer(messages, functions) {
       const first = messages.findIndex(({ role }) => role === "user");
       const offer = `${GEMMA_OFFER}\n${written("{{ functions | tojson(indent=2) }}", { functions })}\n\n`;
@@ -59,6 +61,13 @@ const WRITINGS: readonly ToolWriting[] = [
     calls: `<|tool_call|>${JSON_LIST}`,
     offer: (messages) => [...messages],
     answer: (contents) => contents.map((content) => ({ role: "tool_response", content })),
+  },
+  {
+    // LFM2 shows tools and what they answered, but no calls.
+    isFor: (template) => recogniseToolFormat(template.source) === "lfm2" && !template.mentions("tool_calls"),
+    calls: `<|tool_call_start|>${PYTHON_LIST}<|tool_call_end|>`,
+    offer: (messages) => [...messages],
+    answer: (contents) => contents.map((content) => ({ role: "tool", content })),
   },
   {
     // SmolLM3 shows tools and what they answered, but no calls.

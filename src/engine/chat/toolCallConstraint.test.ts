@@ -85,6 +85,12 @@ const written: Record<ToolFormat, { template: string; good: string; two: string;
     two: '<|tool_call|>[{"name": "add", "arguments": {"count": 2}}, {"name": "stop", "arguments": {}}]<|/tool_call|>',
     bad: ['<|tool_call|>[{"name": "add", "arguments": {"count": 2}}]'],
   },
+  lfm2: {
+    template: "",
+    good: '<|tool_call_start|>[add(label="x\\"y", count=2, exact=True)]<|tool_call_end|>',
+    two: "<|tool_call_start|>[add(count=2), stop()]<|tool_call_end|>",
+    bad: ["<|tool_call_start|>[add()]<|tool_call_end|>", "<|tool_call_start|>[stop()]", "[stop()]"],
+  },
   pythonic: {
     template: "",
     good: '[add(label="x\\"y", count=2, exact=True)]',

@@ -184,6 +184,22 @@ describe("phi4", () => {
   });
 });
 
+describe("lfm2", () => {
+  it("finds lists of calls between its marks, and the texts around them", () => {
+    const [open, close] = ["<|tool_call_start|>", "<|tool_call_end|>"];
+    expectParsed("lfm2", `${open}[f(x="a")]${close}`, "", ["f", '{"x": "a"}']);
+    const two = `I ask.${open}[f(x=1, y=[True, None]), mod.g()]${close}Wait.`;
+    expectParsed("lfm2", two, "I ask.Wait.", ["f", '{"x": 1, "y": [true, null]}'], ["mod.g", "{}"]);
+    expectParsed("lfm2", `${open}[f(x=1)]`, "", ["f", '{"x": 1}']);
+  });
+
+  it("leaves other text alone", () => {
+    for (const text of ["[f(x=1)]", "<|tool_call_start|>[1]<|tool_call_end|>", "<|tool_call_start|>"]) {
+      expectParsed("lfm2", text, text);
+    }
+  });
+});
+
 describe("pythonic", () => {
   it("finds an answer that is a list of calls", () => {
     expectParsed("pythonic", "[f(x=1)]", "", ["f", '{"x": 1}']);

@@ -144,6 +144,9 @@ it("formats are recognised from what a template teaches", () => {
   };
   for (const [name, format] of Object.entries(formats)) expect(recogniseToolFormat(read(name)), name).toBe(format);
   expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBe("qwen3_coder");
+  for (const list of ["<|tool_list_start|>[", "List of tools: ["]) {
+    expect(recogniseToolFormat(`{%- if tools -%}{{ '${list}' + (tools | tojson) }}{%- endif -%}`)).toBe("lfm2");
+  }
   expect(recogniseToolFormat("<tool_call>f\n<arg_key>x</arg_key> arguments")).toBeNull();
 });
 
@@ -193,6 +196,7 @@ const longCalls: Record<ToolFormat, string> = {
   granite: `${"<|tool_call|>[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
   mistral: `${"[TOOL_CALLS]".repeat(3_000)}${space}f[ARGS]{"x": "${long}"}`,
   phi4: `${"functools[".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}]`,
+  lfm2: `${"<|tool_call_start|>[".repeat(3_000)}${space}f(x="${long}")]`,
   pythonic: `${space.repeat(5)}[${"f(), ".repeat(3_000)}f(),${space.repeat(5)}f()${space.repeat(5)},f(x="${long}")]`,
 };
 

@@ -145,6 +145,20 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
       source.includes("functools[") ? jsonList("functools") : jsonList("<|tool_call|>", "<|/tool_call|>"),
   },
 
+  /** `<|tool_call_start|>[name(key=value), ...]<|tool_call_end|>`: LFM2, of whose templates most tell of the tools alone. */
+  lfm2: {
+    isTaughtBy: (source) =>
+      ["<|tool_call_start|>", "<|tool_list_start|>", "List of tools: ["].some((taught) => source.includes(taught)),
+    ...marked({
+      ...{ opens: ["<|tool_call_start|>"], closes: ["<|tool_call_end|>"], lists: true },
+      reader: () => new PythonCallReader(),
+    }),
+    texts: () => ({
+      ...{ open: "<|tool_call_start|>[", head: (name) => `${name}(`, style: "python", tail: ")", between: ", " },
+      close: "]<|tool_call_end|>",
+    }),
+  },
+
   /** The answer is `[name(key=value), ...]`, or holds calls between "```tool_code" and "```": Gemma 3, Llama 4. */
   pythonic: {
     isTaughtBy: (source) =>
