@@ -64,7 +64,7 @@ void check(const ModelSpec& m) {
     require(!(a.v_norm || a.values_from_keys) || (a.qk_norm && !a.fused_qkv), at + "attention.qkNorm",
             "must be true, and fusedQkv false, where values have a norm or are keys");
     if (a.keys_of >= 0) {
-      require(a.keys_of < int(i) && !m.layers[size_t(a.keys_of)].delta_rule &&
+      require(a.keys_of < int(i) && m.layers[size_t(a.keys_of)].attends() &&
                   m.layers[size_t(a.keys_of)].attention.keys_of < 0,
               at + "attention.keysOf", "must be a layer before it that has keys and values");
       const AttentionSpec& of = m.layers[size_t(a.keys_of)].attention;

@@ -51,9 +51,9 @@ struct AttentionSpec {
   bool output_gate = false;
   // Every head has a score of its own, which takes part in the softmax of every row and has no value.
   bool sinks = false;
-  bool v_norm = false;           // an RMS norm of every head of v, which has no weight
+  bool v_norm = false;            // an RMS norm of every head of v, which has no weight
   bool values_from_keys = false;  // there is no v_proj: values are what k_proj puts out
-  int keys_of = -1;              // the layer before whose keys and values are attended to; -1: its own
+  int keys_of = -1;               // the layer before whose keys and values are attended to; -1: its own
 
   float score_scale() const;
   // Elements of a head that turn with its position.
@@ -149,8 +149,8 @@ struct ModelSpec {
   bool norm_adds_one = false;  // norms multiply by 1 + weight
   bool tied_head = false;      // the head's weight is the embedding's
   double embedding_scale = 1, logit_scale = 1;
-  bool embedding_rounds = false;            // the scale and scaled embeddings are rounded to the format
-  double logit_soft_cap = 0;                // 0: none
+  bool embedding_rounds = false;  // the scale and scaled embeddings are rounded to the format
+  double logit_soft_cap = 0;      // 0: none
   int token_inputs = 0;  // width of what every layer is given of a token beside the residual stream; 0: nothing
   TensorFormat format = TensorFormat::f32;  // of activations, pages, and the weights that are not named below
   std::unordered_map<std::string, TensorFormat> quantized;  // matrices by name

@@ -24,6 +24,10 @@ export function ropeFrequencies(rope: RopeSpec, width: number, maxPositions: num
       return of(plain);
     case "linear":
       return of(plain.map((frequency) => frequency / rope.factor));
+    case "proportional": {
+      const turning = Math.trunc((rope.rotaryShare * width) / 2);
+      return of(plain.map((frequency, i) => (i < turning ? frequency / rope.factor : 0)));
+    }
     case "llama3":
       return of(plain.map((frequency) => llama3(rope, frequency)));
     case "yarn":

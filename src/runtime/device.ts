@@ -34,7 +34,7 @@ export type Packing = "compressed_tensors" | "gptq" | "gptq_v2" | "awq";
 /** Rotary position embedding of a layer, half rotation. */
 export interface RopeSpec {
   /** "none": the layer does not see positions. */
-  type: "none" | "default" | "linear" | "llama3" | "yarn" | "longrope";
+  type: "none" | "default" | "linear" | "llama3" | "yarn" | "longrope" | "proportional";
   theta: number;
   /** Of a head's elements, from the first; above 0 and at most 1. */
   rotaryShare: number;
@@ -86,6 +86,12 @@ export interface AttentionSpec {
   outputGate: boolean;
   /** Every head has a score of its own that takes part in its softmax, and has no value. Absent: none has. */
   sinks?: boolean;
+  /** An RMS norm of every head of v, which has no weight. */
+  vNorm?: boolean;
+  /** There is no v_proj: values are what k_proj puts out. */
+  valuesFromKeys?: boolean;
+  /** The layer before whose keys and values are attended to, in the place of own ones. */
+  keysOf?: number;
 }
 
 /** Gated delta rule (linear attention) after a short convolution; key heads are shared by valueHeads / keyHeads value heads. */
@@ -158,6 +164,8 @@ export interface LayerSpec {
   norms: "before" | "before_and_after";
   /** Of what attention and feed-forward add. */
   residualScale: number;
+  /** What the layer puts out is multiplied with a number of its own. */
+  scaled?: boolean;
   /** What its tensors, and what adapters target, are called: as in most families, or in LFM2. Absent: "usual". */
   names?: "usual" | "lfm2";
 }
@@ -182,6 +190,8 @@ export interface ModelSpec {
   logitScale: number;
   /** 0: none. */
   logitSoftCap: number;
+  /** Width of what every layer is given of a token beside the residual stream, gates and adds. Absent: nothing. */
+  tokenInputs?: number;
   /** Matrices, by Hugging Face's name, that are kept and multiplied quantised; the others are of the compute type. */
   quantized?: { tensor: string; format: QuantizedFormatName }[];
   /** How keys and values are kept: "int8" as codes of 8 bits with a scale for every position and head. Absent: "exact". */

@@ -57,6 +57,8 @@ export interface Family {
   experts?: "some" | "shared" | "biased";
   /** Heads have sinks. */
   sinks?: boolean;
+  /** Has what Gemma 4 brought, see gemma4.ts: layers that attend to the keys of others, with heads of their own, and token inputs. */
+  sharedKeys?: boolean;
   /** Has Granite's four: `embedding_multiplier`, `attention_multiplier`, `residual_multiplier`, `logits_scaling`. */
   multipliers?: boolean;
 }
@@ -81,7 +83,7 @@ export const ACTIVATION_NAMES = {
   gelu_tanh: ["gelu_pytorch_tanh", "gelu_new", "gelu_python_tanh", "gelu_accurate", "gelu_fast"],
 } as const;
 
-/** What Gemma 2 and 3 have in common. */
+/** What Gemma 2, 3 and 4 have in common, or all but the last. */
 const GEMMA = {
   qkvBias: "option",
   oBias: "option",
@@ -276,6 +278,35 @@ const FAMILIES: Record<string, Family> = {
       query_pre_attn_scalar: 256,
     },
   },
+  gemma4_text: {
+    ...GEMMA,
+    architecture: "Gemma4ForCausalLM",
+    qkNorm: true,
+    normAddsOne: false,
+    queryScalar: false,
+    sharedKeys: true,
+    windows: { size: 512, layers: 6, layerTypes: true },
+    rope: {
+      theta: 1_000_000,
+      share: 1,
+      proportional: true,
+      parameters: { rope_type: "proportional", partial_rotary_factor: 0.25, rope_theta: 1_000_000 },
+    },
+    localRope: { theta: 10_000 },
+    logitCap: null,
+    defaults: {
+      vocab_size: 262_144,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 30,
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      head_dim: 256,
+      max_position_embeddings: 131_072,
+      hidden_size_per_layer_input: 256,
+      vocab_size_per_layer_input: 262_144,
+    },
+  },
   qwen3_5_text: {
     ...QWEN3_5,
     architecture: "Qwen3_5ForCausalLM",
@@ -374,6 +405,7 @@ const TOWERS: Record<string, Tower> = {
     ignored: { final_logit_softcapping: null },
     isWhole: true,
   },
+  gemma4: { architecture: "Gemma4ForConditionalGeneration", texts: ["gemma4_text"], tiedHead: true, isWhole: true },
   qwen3_5: { architecture: "Qwen3_5ForConditionalGeneration", texts: ["qwen3_5_text"], tiedHead: false },
   qwen3_5_moe: {
     architecture: "Qwen3_5MoeForConditionalGeneration",

@@ -385,6 +385,75 @@ describe("modelSpec", () => {
     }
   });
 
+  it("reads layers that attend to the keys of others, and token inputs", () => {
+    const type = { model_type: "gemma4_text", architectures: ["Gemma4ForCausalLM"] };
+    const whole = parse(type);
+    expect(whole).toMatchObject({
+      ...{ hidden: 2304, vocab: 262_144, maxPositions: 131_072, tiedHead: true, normAddsOne: false },
+      ...{ embeddingScale: 48, embeddingRounds: true, logitSoftCap: 0, tokenInputs: 256 },
+    });
+    expect(whole.layers).toHaveLength(30);
+    for (const [i, layer] of whole.layers.entries()) {
+      const full = i % 6 === 5;
+      expect(layer).toMatchObject({
+        attention: {
+          ...{ heads: 8, kvHeads: 4, headDim: full ? 512 : 256, window: full ? 0 : 512, scale: 1 },
+          ...{ qkNorm: true, vNorm: true },
+          rope: full
+            ? { type: "proportional", theta: 1_000_000, rotaryShare: 0.25, factor: 1 }
+            : { type: "default", theta: 10_000, rotaryShare: 1 },
+        },
+        ...{ norms: "before_and_after", scaled: true },
+        feedForward: { intermediate: 9216, activation: "gelu_tanh" },
+      });
+      expect(layer.attention).not.toHaveProperty("keysOf");
+    }
+
+    // As E2B: the last of each type that has keys serves those that have none.
+    const shared = { num_kv_shared_layers: 20, use_double_wide_mlp: true, num_hidden_layers: 35 };
+    const layer_types = Array.from({ length: 35 }, (_, i) => (i % 5 === 4 ? "full_attention" : "sliding_attention"));
+    const small = parse({ ...type, ...shared, layer_types, final_logit_softcapping: 30 });
+    expect(small.logitSoftCap).toBe(30);
+    expect(small.layers.slice(0, 15).every(({ attention }) => attention!.keysOf === undefined)).toBe(true);
+    expect(small.layers.slice(15).map(({ attention }) => attention!.keysOf)).toEqual(
+      layer_types.slice(15).map((kind) => (kind === "full_attention" ? 14 : 13)),
+    );
+    expect(small.layers.map(({ feedForward }) => feedForward!.intermediate)).toEqual([
+      ...Array(15).fill(9216),
+      ...Array(20).fill(18_432),
+    ]);
+
+    // As 31B: fewer, wider heads where all is seen, whose values are made of their keys.
+    const wide = { attention_k_eq_v: true, num_global_key_value_heads: 2, hidden_size_per_layer_input: 0 };
+    const large = parse({ ...type, ...wide, use_bidirectional_attention: "vision" });
+    expect(large).not.toHaveProperty("tokenInputs");
+    expect(large.layers[5]!.attention).toMatchObject({ kvHeads: 2, headDim: 512, valuesFromKeys: true });
+    expect(large.layers[4]!.attention).not.toHaveProperty("valuesFromKeys");
+    // As newer versions of transformers write it.
+    const per_layer_config = Object.fromEntries(
+      [5, 11, 17, 23, 29].map((layer) => [layer, { head_dim: 512, num_key_value_heads: 2 }]),
+    );
+    expect(parse({ ...type, ...wide, global_head_dim: 64, per_layer_config })).toEqual(large);
+    const tower = { model_type: "gemma4", text_config: { ...type, ...wide }, vision_config: {}, audio_config: null };
+    expect(parse(tower)).toEqual(large);
+
+    for (const [change, field] of [
+      [{ num_kv_shared_layers: 30 }, "num_kv_shared_layers"],
+      [{ num_kv_shared_layers: 25 }, "num_kv_shared_layers"], // leaves no layer that sees all
+      [{ enable_moe_block: true }, "enable_moe_block"],
+      [{ use_bidirectional_attention: "all" }, "use_bidirectional_attention"],
+      [{ vocab_size_per_layer_input: 9 }, "vocab_size_per_layer_input"],
+      [{ global_head_dim: 33 }, "global_head_dim"],
+      [{ attention_k_eq_v: true, num_global_key_value_heads: 3 }, "num_global_key_value_heads"],
+      [{ layer_types: ["conv"], num_hidden_layers: 1 }, "layer_types"],
+      [{ per_layer_config: { x: {} } }, "per_layer_config.x"],
+      [{ per_layer_config: { 29: { sliding_window: 4 } } }, "per_layer_config.29.sliding_window"],
+      [{ per_layer_config: { 29: { head_dim: 64 } }, num_kv_shared_layers: 1 }, "per_layer_config"],
+    ] as const) {
+      expect(refused({ ...type, ...change }), JSON.stringify(change)).toBe(field);
+    }
+  });
+
   it("reads the text of a folder that is more, with what transformers defaults to", () => {
     const architectures = ["Gemma3ForConditionalGeneration"];
     const text = { model_type: "gemma3_text", hidden_size: 2560, num_hidden_layers: 34 };

@@ -3,6 +3,7 @@
 
 import type { ExpertsSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, type Windows } from "./families.js";
+import { tokenInputs, withLayerTypes, withSharedKeys } from "./gemma4.js";
 import type { JsonFields } from "./jsonFields.js";
 import { withShortConvolutions, withUsualFields } from "./lfm2.js";
 import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
@@ -20,7 +21,7 @@ const CLAMPED_SWIGLU = { swiglu_alpha: 1.702, swiglu_limit: 7 };
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
   const { fields: told, family } = textOf(folderFields);
-  const fields = family.names === "lfm2" ? withUsualFields(told) : told;
+  const fields = family.names === "lfm2" ? withUsualFields(told) : family.sharedKeys ? withLayerTypes(told) : told;
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
@@ -29,10 +30,13 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
   const roped = family.layersWithoutRope ? withoutRope(fields, alike) : alike;
   const convolving = family.shortConvolution ? withShortConvolutions(fields, roped, hidden) : roped;
   const attending = family.deltaRule ? withDeltaRule(fields, convolving) : convolving;
-  const layers = family.experts ? withExperts(fields, family, attending) : attending;
+  const mixed = family.sharedKeys ? withSharedKeys(fields, attending) : attending;
+  const layers = family.experts ? withExperts(fields, family, mixed) : mixed;
+  const vocab = fields.integer("vocab_size", 1, 2 ** 22);
+  const inputs = family.sharedKeys ? tokenInputs(fields, vocab) : 0;
   return {
     hidden,
-    vocab: fields.integer("vocab_size", 1, 2 ** 22),
+    vocab,
     maxPositions,
     layers: withWindows(fields, family, layers, maxPositions),
     rmsEps: fields.number("rms_norm_eps", 1e-12, 1, 1e-6),
@@ -42,6 +46,7 @@ export function modelSpec(folderFields: JsonFields): ModelSpec {
     embeddingRounds: family.scaledEmbedding ?? false,
     logitScale: 1 / multiplier(fields, family, "logits_scaling"),
     logitSoftCap: softCap(fields, "final_logit_softcapping", family.logitCap),
+    ...(inputs > 0 && { tokenInputs: inputs }),
   };
 }
 
@@ -189,6 +194,7 @@ function expertsSpec(
 
 /** 0: 1 / sqrt(head_dim). */
 function attentionScale(fields: JsonFields, family: Family): number {
+  if (family.sharedKeys) return 1;
   if (family.multipliers) return multiplier(fields, family, "attention_multiplier");
   return family.queryScalar ? 1 / Math.sqrt(fields.number("query_pre_attn_scalar", 1e-3, 1e6)) : 0;
 }

@@ -22,6 +22,7 @@ const FIELDS: Record<string, string[]> = {
     "mscale_all_dim",
     "truncate",
   ],
+  proportional: ["factor"],
   longrope: ["factor", "original_max_position_embeddings", "attention_factor", "short_factor", "long_factor"],
 };
 const QUERY_SCALE = "llama_4_scaling_beta";
@@ -60,6 +61,8 @@ export interface RopeDefaults {
   aliases?: Record<string, string>;
   /** Has `llama_4_scaling_beta`, with YaRN. */
   queryScale?: boolean;
+  /** Has the type "proportional". */
+  proportional?: boolean;
 }
 
 interface RopeContext extends RopeDefaults {
@@ -75,8 +78,9 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
   const named = scaling.string("rope_type", scaling.string("type", "default"));
   const aliases = { ...ALIASES, ...context.aliases };
   const type = Object.hasOwn(aliases, named) ? aliases[named]! : named;
-  if (!Object.hasOwn(FIELDS, type)) {
-    scaling.fail("rope_type", `is "${named}"; known are ${Object.keys(FIELDS).join(", ")}`);
+  const types = Object.keys(FIELDS).filter((name) => name !== "proportional" || context.proportional);
+  if (!types.includes(type)) {
+    scaling.fail("rope_type", `is "${named}"; known are ${types.join(", ")}`);
   }
   const known = [...ANY_TYPE, ...IGNORED, ...FIELDS[type]!];
   if (context.queryScale && type === "yarn") known.push(QUERY_SCALE);
@@ -92,12 +96,12 @@ export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
     ...PLAIN,
     type: type === "dynamic" ? "default" : (type as RopeSpec["type"]),
     theta: theta.number("rope_theta", 1, 1e15, context.theta ?? PLAIN.theta),
-    rotaryShare: rotaryShare(config, scaling, context),
+    rotaryShare: rotaryShare(config, scaling, context, type),
   };
   if (type === "default") return rope;
   if (type === "yarn") return yarn(rope, config, scaling, context);
   if (type === "longrope") return longRope(rope, config, scaling, context);
-  const factor = scaling.number("factor", 1e-3, 1e6);
+  const factor = scaling.number("factor", 1e-3, 1e6, type === "proportional" ? 1 : undefined);
   if (type === "dynamic") return rope;
   rope.factor = factor;
   if (type === "llama3") {
@@ -124,11 +128,13 @@ function originalMaxPositions(config: JsonFields, scaling: JsonFields, context: 
   return (isWhole ? config : scaling).integer(name, 1, 1e9, context.maxPositions);
 }
 
-function rotaryShare(config: JsonFields, scaling: JsonFields, { share, headDim }: RopeContext): number {
+function rotaryShare(config: JsonFields, scaling: JsonFields, { share, headDim }: RopeContext, type: string): number {
   const name = "partial_rotary_factor";
   const fields = scaling.get(name) !== null ? scaling : config;
   const found = fields.number(name, 0, 1, share ?? 1);
   if (share === undefined && found !== 1) fields.fail(name, "other than 1 is not supported for this family");
+  // As much of a head's width as it is: the rest turns by nothing.
+  if (type === "proportional" && found > 0) return found;
   const width = Math.trunc(headDim * found);
   if (width < 2 || width % 2 !== 0)
     fields.fail(name, `leaves ${width} of a head's ${headDim} elements; it must be even`);

@@ -173,7 +173,7 @@ function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> 
   return text;
 }
 
-const OTHER_TOWERS = /^(model\.)?(vision_tower|multi_modal_projector|visual)\./;
+const OTHER_TOWERS = /^(model\.)?((vision|audio)_tower|multi_modal_projector|visual|embed_(vision|audio))\./;
 
 /** All that the model has, and those in floats as they are stored. */
 async function matchTensors(

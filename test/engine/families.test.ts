@@ -18,6 +18,7 @@ const FAMILIES: readonly Case[] = [
   ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
   ...(["gpt_oss", "gpt_oss_odd"] as const),
   ...(["lfm2", "lfm2_odd"] as const),
+  ...(["gemma4", "gemma4_odd", "gemma4_tower"] as const),
 ];
 
 let folder: string;

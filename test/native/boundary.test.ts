@@ -550,6 +550,45 @@ describe("a layer with a short convolution", () => {
   });
 });
 
+describe("a layer that attends to the keys of another", () => {
+  it.each([
+    [3, { keysOf: 3 }, "layers[3].attention.keysOf"],
+    [3, { keysOf: 0 }, "layers[3].attention.keysOf"], // of other heads
+    [5, { keysOf: 3 }, "layers[5].attention.keysOf"], // which has none of its own
+    [3, { keysOf: -1 }, "layers[3].attention.keysOf"],
+    [1, { qkNorm: false }, "layers[1].attention.qkNorm"],
+    [1, { vNorm: 1 }, "layers[1].attention.vNorm"],
+  ])("is refused where layer %i says %o", async (at, changes, param) => {
+    const { config } = await openWeightFolder(caseFolder("gemma4"));
+    const layers = config.layers.map((layer, i) =>
+      i === at ? { ...layer, attention: { ...layer.attention!, ...changes } } : layer,
+    );
+    const error = await failure(() => nativeAddon().memory({ ...config, layers } as never, "float32", "cpu"));
+    expect(error).toMatchObject({ code: "invalid_argument", param: `config.${param}` });
+  });
+
+  it("is refused by devices that do not compute it, by name", async () => {
+    const { config } = await openWeightFolder(caseFolder("gemma4"));
+    const onGpu = await failure(() => nativeAddon().memory(config, "float32", "vulkan:0"));
+    expect(onGpu).toMatchObject({ code: "invalid_argument", param: "config.tokenInputs" });
+    const { config: without } = await openWeightFolder(caseFolder("gemma4_odd"));
+    const norms = await failure(() => nativeAddon().memory(without, "float32", "vulkan:0"));
+    expect(norms).toMatchObject({ code: "invalid_argument", param: "config.layers[0].attention.vNorm" });
+    for (const tokenInputs of [0, 1.5, 2 ** 20]) {
+      const error = await failure(() => nativeAddon().memory({ ...config, tokenInputs }, "float32", "cpu"));
+      expect(error).toMatchObject({ code: "invalid_argument", param: "config.tokenInputs" });
+    }
+  });
+
+  it("takes no memory for keys and values", async () => {
+    const { config } = await openWeightFolder(caseFolder("gemma4"));
+    const [first, second, third] = config.layers;
+    const own = { ...config, layers: [first!, second!, third!] };
+    const { page } = openRuntime().memory(own, "bfloat16");
+    expect(openRuntime().memory(config, "bfloat16").page).toBe(page);
+  });
+});
+
 describe("a layer with experts", () => {
   it.each([
     ["experts.perToken", { perToken: 9 }],

@@ -60,6 +60,9 @@ export const CASES = [
   "gpt_oss_odd",
   "lfm2",
   "lfm2_odd",
+  "gemma4",
+  "gemma4_odd",
+  "gemma4_tower",
 ] as const;
 export type Case = (typeof CASES)[number];
 
@@ -71,6 +74,12 @@ export const convolves = (name: Case) => name.startsWith("lfm2");
 
 /** Those with layers that choose among experts, which the processor alone computes, and whose weights are not trained. */
 export const hasExperts = (name: Case) => name.includes("_moe") || name.startsWith("gpt_oss");
+
+/** Those whose values have a norm, which the processor alone computes. */
+export const sharesKeys = (name: Case) => name.startsWith("gemma4");
+
+/** Those whose own weights are not trained. */
+export const trainsAdaptersAlone = (name: Case) => hasExperts(name) || name === "gemma4" || name === "gemma4_tower";
 
 export function caseFolder(name: Case): string {
   return fileURLToPath(new URL(`../reference/models/${name}`, import.meta.url));

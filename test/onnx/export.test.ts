@@ -13,6 +13,7 @@ import {
   expected,
   hasExperts,
   isRecurrent,
+  sharesKeys,
 } from "../native/referenceModel.js";
 import { DecoderSession } from "./session.js";
 
@@ -44,7 +45,11 @@ it.each(CASES.filter((name) => hasExperts(name) && !isRecurrent(name)))("refuses
   await expect(written(name, NO_ADAPTER)).rejects.toThrow(/layers\[0\]\.experts .*not written/);
 });
 
-describe.each(CASES.filter((name) => !isRecurrent(name) && !hasExperts(name)))("%s", (name) => {
+it.each(CASES.filter(sharesKeys))("refuses %s by name", async (name) => {
+  await expect(written(name, NO_ADAPTER)).rejects.toThrow(/(tokenInputs|layers\[\d\]\.scaled) .*not written/);
+});
+
+describe.each(CASES.filter((name) => !isRecurrent(name) && !hasExperts(name) && !sharesKeys(name)))("%s", (name) => {
   const reference = expected(name);
   const rows = reference.rows.map((row) => [...row]);
 

@@ -8,6 +8,7 @@
 #include "layer_forward.h"
 #include "parameters.h"
 #include "products.h"
+#include "token_inputs.h"
 #include "train_pass.h"
 
 namespace anneal::cpu {
@@ -28,9 +29,11 @@ CpuBackend::CpuBackend(std::unique_ptr<Model> model, Pool& pool, backends::Cache
       pages_(model_->spec, model_->kernels, backends::page_groups(model_->spec)),
       states_(model_->spec),
       sampler_(model_->kernels, pool, model_->spec.vocab) {
-  batch_.pages = &pages_;
-  batch_.groups = pages_.groups();
-  batch_.recurrent = &states_;
+  for (Batch* batch : {&batch_, &read_batch_}) {
+    batch->pages = &pages_;
+    batch->groups = pages_.groups();
+    batch->recurrent = &states_;
+  }
   pages_.reserve(cache.pages * batch_.groups.count());
   if (model_->spec.recurrent()) states_.reserve(cache.recurrent_states);
   train_memory_ = std::make_shared<TrainMemorySlot>();
@@ -52,6 +55,21 @@ bool CpuBackend::set_exact(bool exact) {
   return true;
 }
 
+namespace {
+
+// The next `rows` rows of a batch, in which runs of one adapter stand together.
+void adapt(Batch& batch, int rows, const AdapterVersion* adapter) {
+  if (!batch.adapted.empty() && batch.adapted.back().adapter == adapter)
+    batch.adapted.back().rows += rows;
+  else
+    batch.adapted.push_back({batch.rows, rows, adapter});
+}
+
+// How many of a run's rows are read behind the last layer: the last ones.
+int rows_read(const Run& run) { return run.residual_out ? run.count : std::max(run.logit_rows(), run.state_count); }
+
+}  // namespace
+
 // Runs of one adapter stand together. The widest padded rank of their adapters.
 int CpuBackend::gather(std::span<const Run> runs) {
   const int count = int(runs.size());
@@ -71,10 +89,7 @@ int CpuBackend::gather(std::span<const Run> runs) {
       for (int g = 0; g < groups.count(); g++)
         new_pages_.push_back(run.blocks[int64_t(g) * run.block_count + p / kPage]);
     if (const AdapterVersion* adapter = version_of(run.adapter)) {
-      if (!batch_.adapted.empty() && batch_.adapted.back().adapter == adapter)
-        batch_.adapted.back().rows += run.count;
-      else
-        batch_.adapted.push_back({batch_.rows, run.count, adapter});
+      adapt(batch_, run.count, adapter);
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);
@@ -109,14 +124,9 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
     pages_.clear(new_pages_[chunk / layers * groups.count() + groups.of(layer)], layer);
   });
   embed_tokens(team, m, batch_, residual_, workspace_);
-  LayerActivations a;
-  a.x_in = a.x_mid = a.x_out = residual_;
-  a.attention = attention_;
   list_read(runs);
-  for (int l = 0; l < layers; l++) {
-    if (l + 1 == layers && int(read_.size()) < rows) a.read = &read_;
-    layer_forward(team, m, batch_, l, a, workspace_);
-  }
+  if (m.reads_keys_from() < layers && int(read_.size()) < rows) gather_read(runs);
+  run_layers(team);
 
   for (size_t i = 0; i < runs.size(); i++) {
     if (runs[i].state_count > 0)
@@ -129,6 +139,37 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   return project_logits(team) ? &logits_ : nullptr;
 }
 
+void CpuBackend::gather_read(std::span<const Run> runs) {
+  read_batch_.clear();
+  for (int i : order_) {
+    const Run& run = runs[i];
+    const int count = run.count > 0 ? rows_read(run) : 0, skipped = run.count - count;
+    if (count == 0) continue;
+    if (const AdapterVersion* adapter = version_of(run.adapter)) adapt(read_batch_, count, adapter);
+    read_batch_.add(run.tokens + skipped, count, run.position + skipped, run.blocks, run.block_count, run.recurrent);
+  }
+  read_batch_.list_queries(*model_);
+}
+
+// Layers that have keys of their own compute all rows, but the last of them, which needs these for keys alone. Those
+// behind it attend to what is there: they compute the rows that are read.
+void CpuBackend::run_layers(Team& team) {
+  const Model& m = *model_;
+  LayerActivations a;
+  a.x_in = a.x_mid = a.x_out = residual_;
+  a.attention = attention_;
+  const bool some = int(read_.size()) < batch_.rows;
+  const int last = m.reads_keys_from() - 1;
+  for (int l = 0; l <= last; l++) {
+    if (l == last && some) a.read = &read_;
+    layer_forward(team, m, batch_, l, a, workspace_);
+  }
+  if (last + 1 == m.layers() || read_.empty()) return;
+  a.read = nullptr;
+  if (some) keep_token_inputs(team, m, read_, workspace_);
+  for (int l = last + 1; l < m.layers(); l++) layer_forward(team, m, some ? read_batch_ : batch_, l, a, workspace_);
+}
+
 void CpuBackend::list_read(std::span<const Run> runs) {
   read_.clear(), logit_rows_.clear();
   for (size_t i = 0; i < runs.size(); i++) {
@@ -136,8 +177,7 @@ void CpuBackend::list_read(std::span<const Run> runs) {
     if (run.count <= 0) continue;
     const int end = first_row_[i] + run.count, logits = run.logit_rows();
     for (int row = end - logits; row < end; row++) logit_rows_.push_back(row);
-    for (int row = end - (run.residual_out ? run.count : std::max(logits, run.state_count)); row < end; row++)
-      read_.push_back(row);
+    for (int row = end - rows_read(run); row < end; row++) read_.push_back(row);
   }
   std::sort(read_.begin(), read_.end());
   for (int& row : logit_rows_) row = place_among(read_, row);

@@ -45,6 +45,9 @@ class CpuBackend final : public backends::Backend {
   int gather(std::span<const Run>);
   // Lists the rows that are read after the last layer, and those whose logits are wanted.
   void list_read(std::span<const Run>);
+  // The rows that are read, as a batch of their own.
+  void gather_read(std::span<const Run>);
+  void run_layers(Team& team);
   // Fills in logits_ from the residual rows of those wanted. False if aborted.
   bool project_logits(Team& team);
   // The latest step's residual rows after the final norm, from the row0th that is read on: [rows][hidden].
@@ -56,7 +59,7 @@ class CpuBackend final : public backends::Backend {
   Pages pages_;
   RecurrentStates states_;
   // Of steps alone: a step may run while a training pass waits.
-  Batch batch_;
+  Batch batch_, read_batch_;
   Workspace workspace_;
   MatrixStore residual_;
   RowStore attention_, normed_;

@@ -176,7 +176,9 @@ void queries_keys_values(Team& team, const Model& m, const Batch& batch, int lay
   norm_rows(team, m, a.x_in.from(row0), w.norms[kNormIn], rows, run.normed);
 
   const Rows q = a.q ? a.q.from(row0) : run.q, k_out = a.k ? a.k.from(row0) : run.k,
-             v = c.values_from_keys ? k_out : a.v ? a.v.from(row0) : run.v;
+             v = c.values_from_keys ? k_out
+                 : a.v              ? a.v.from(row0)
+                                    : run.v;
   const Rows of[] = {q, k_out, v};
   int projections[3], count = 0;
   Rows z[3], out[3];

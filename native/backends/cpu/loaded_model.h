@@ -74,6 +74,12 @@ struct Model {
       if (spec.keys_layer(l) == of) return false;
     return true;
   }
+  // The first of the last layers that all attend to keys of others; layers(): the last one has its own.
+  int reads_keys_from() const {
+    int from = layers();
+    while (spec.layers[from - 1].attention.keys_of >= 0) from--;
+    return from;
+  }
   // Whether something follows a layer's feed-forward.
   bool ends_apart(int layer) const { return spec.token_inputs > 0 || spec.layers[layer].scaled; }
   // Of q.k in a layer's attention.

@@ -101,6 +101,15 @@ void make_token_inputs(Team& team, const Model& m, const Batch& batch, const Mat
   });
 }
 
+void keep_token_inputs(Team& team, const Model& m, const std::vector<int>& rows, Workspace& ws) {
+  if (!m.spec.token_inputs) return;
+  const Rows x = ws.token_inputs;
+  each_stripe(team, x, int(rows.size()), [&](int64_t at, size_t bytes) {
+    for (int i = 0; i < int(rows.size()); i++)
+      if (rows[i] != i) std::memcpy(x.at(i) + at, x.at(rows[i]) + at, bytes);
+  });
+}
+
 void end_of_layer(Team& team, const Model& m, int layer, const LayerActivations& a, RunScratch& run, Workspace& ws,
                   int row0, int rows) {
   if (!a.x_out || !m.ends_apart(layer)) return;

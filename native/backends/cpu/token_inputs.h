@@ -9,6 +9,9 @@ namespace anneal::cpu {
 // Of embeddings x [rows][hidden] to the workspace.
 void make_token_inputs(Team&, const Model&, const Batch&, const Matrix& x, Workspace&);
 
+// Those of `rows`, in ascending order, move to the beginning.
+void keep_token_inputs(Team&, const Model&, const std::vector<int>& rows, Workspace&);
+
 // x_out [rows][hidden] of a run, after the feed-forward: adds what token inputs make of it, and scales it.
 void end_of_layer(Team&, const Model&, int layer, const LayerActivations&, RunScratch&, Workspace&, int row0, int rows);
 

@@ -449,8 +449,8 @@ int64_t activation_bytes_per_token(const ModelSpec& m, const Kernels& k) {
   int64_t bytes = int64_t(Pages(m, k).page_bytes()) / kPage;
   for (const LayerSpec& layer : m.layers) {
     const Widths c = widths_of(layer);
-    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) + (c.v_norm ? c.kv : 0) +
-                                                                 2 * int64_t(c.intermediate) +
+    const int64_t residual = 2 * 4 * padded(m.hidden), rounded = c.attended + c.q + (c.qk_norm ? c.kv : 0) +
+                                                                 (c.v_norm ? c.kv : 0) + 2 * int64_t(c.intermediate) +
                                                                  (c.norms_after ? 2 * m.hidden : 0) +
                                                                  (m.token_inputs ? 2 * m.token_inputs + m.hidden : 0);
     bytes += residual + k.elem * rounded + 4 * c.heads;

@@ -15,7 +15,8 @@ struct TrainMemory {
   MemoryAccount account;  // of all that follows
   struct Kept {           // as LayerActivations has them
     MatrixStore x_mid;
-    RowStore q, k, v, gate, up, attention, attended, fed_forward, token_gate, token_branch, delta_in[kDeltaInputs], z[kProjections];
+    RowStore q, k, v, gate, up, attention, attended, fed_forward, token_gate, token_branch, delta_in[kDeltaInputs],
+        z[kProjections];
     Buffer lse;
     void size(const Model&, int rows, const Widths&, const AdapterVersion*);
   };
