@@ -69,10 +69,23 @@ export function countedArrayExpr(
   if (shape.unique === null || used !== null) {
     return json.enclosed("[", new CountedItems(json, shape, used, value).start(), "]");
   }
+  if (!json.hasJsonTexts) checkTypes(branches, shape, shape.unique);
   checkValues(document, branches, shape, shape.unique, closed);
   const marked = (nodes: Conjunction) => seq(value(nodes), ITEM_END);
   if (shape.contained.length === 0) return arrayExpr(json, shape, marked, OPENING);
   return json.enclosed("[", new CountedItems(json, shape, null, marked).start(), "]", OPENING);
+}
+
+/** Items are compared as JSON, which numbers and constants are in every notation. */
+function checkTypes(branches: Branches, { prefix, rest, contained }: ArrayShape, origin: SchemaNode): void {
+  const all = [...prefix, rest, ...contained.map(({ schema }) => [...rest, schema])];
+  const isComparable = (nodes: Conjunction) =>
+    branches
+      .of(nodes)
+      .every((branch) => ["string", "array", "object"].every((type) => !typeShape(branch).types.has(type as never)));
+  if (all.every(isComparable)) return;
+  const why = "cannot be enforced of texts, arrays and objects that are not written as JSON";
+  throw keywordError(origin, "uniqueItems", why);
 }
 
 /** Items that must come can differ from all before them: none is ever left without a value. */

@@ -25,7 +25,6 @@ import {
 import { isObject, type MemberCondition, type Scalar, SchemaDocument, type SchemaNode } from "./document.js";
 import { isWithin } from "./emptiness.js";
 import { fixedPointRange, fractionalRange, integerRange } from "./integers.js";
-import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 import type { JsonRules } from "./jsonValues.js";
 import { keywordError, listOf } from "./keywords.js";
 import { type MemberWay, memberWays, nameConditions } from "./memberConditions.js";
@@ -299,8 +298,9 @@ class SchemaCompiler {
 
   private string(branch: Branch): Expr {
     const content = stringContent(branch);
-    if (!content.free) return quoted(spelled(content.content));
-    return content.min === 0 && content.max === -1 ? this.json.string() : freeString(content.min, content.max);
+    if (!content.free) return this.json.stringOf(content.content);
+    const { min, max } = content;
+    return min === 0 && max === -1 ? this.json.string() : this.json.stringOfLength(min, max);
   }
 
   private array(branch: Branch): Expr {
@@ -372,7 +372,7 @@ class SchemaCompiler {
     const writing: MemberWriting = {
       value: (nodes) => this.value(nodes),
       named: (name, value) => this.namedMember(name, value),
-      other: (name, value) => seq(name === null ? this.json.string() : quoted(spelled(name)), this.json.colon, value),
+      other: (name, value) => seq(this.json.nameOf(name), this.json.colon, value),
     };
     return this.members(branch, writing, (members) => objectExpr(this.json, this.comma, members));
   }
@@ -386,7 +386,7 @@ class SchemaCompiler {
     }
     let expr = ofName.get(value);
     if (expr === undefined) {
-      expr = chain(spelledText(name), this.json.colon, value);
+      expr = chain(this.json.name(name), this.json.colon, value);
       ofName.set(value, expr);
     }
     return expr;
@@ -414,7 +414,8 @@ class SchemaCompiler {
     const names = nameContent(this.branches, shape.names);
     const ordered: Member[] = [];
     const loose: Member[] = [];
-    for (const { name, value, required, declared } of shape.named) {
+    const named = this.json.sortsMembers ? [...shape.named].sort(byName) : shape.named;
+    for (const { name, value, required, declared } of named) {
       const isAllowed = value !== null && (names === null || isMatch(names, name));
       const expr = isAllowed ? writing.value(value) : NEVER;
       if (expr.kind === "never" && required) return NEVER;
@@ -502,6 +503,12 @@ class SchemaCompiler {
     }
     return members.length === 0 ? null : alt(...members);
   }
+}
+
+/** As templates sort them, whose `dictsort` makes no difference between capitals and small letters. */
+function byName({ name: a }: { name: string }, { name: b }: { name: string }): number {
+  const [first, second] = [a.toLowerCase(), b.toLowerCase()];
+  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 function decimalKey({ negative, digits, exponent }: Decimal): string {

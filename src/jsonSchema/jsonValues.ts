@@ -1,8 +1,8 @@
 // JSON without a schema: white space, free values, and what schemas build on.
 
-import { alt, chars, EMPTY, type Expr, optional, repeat, seq, text } from "../grammar/ir.js";
+import { ANY_CHARACTER, alt, chars, EMPTY, type Expr, optional, repeat, seq, text } from "../grammar/ir.js";
 import type { RuleBook } from "../grammar/ruleBook.js";
-import { freeString } from "./jsonStrings.js";
+import { freeString, quoted, spelled, spelledText } from "./jsonStrings.js";
 
 /**
  * White space between two tokens when a request says nothing about it: none, one space, or a new line and its indent.
@@ -61,6 +61,25 @@ export interface ConstantTexts {
 const JSON_CONSTANTS: ConstantTexts = { null: "null", true: "true", false: "false" };
 export const PYTHON_CONSTANTS: ConstantTexts = { null: "None", true: "True", false: "False" };
 
+/** How texts are written: as values, and as names of members. */
+export interface TextNotation {
+  /** A text of this content. */
+  text(content: Expr): Expr;
+  name(name: string): Expr;
+  /** A name of this content; null: any. */
+  nameOf(content: Expr | null): Expr;
+}
+
+/** How values are written where that is not JSON's way. */
+export interface ValueNotation {
+  constants?: ConstantTexts;
+  texts?: TextNotation;
+  /** There is no white space between two tokens. */
+  isCompact?: boolean;
+  /** Members come in the order of their names, whatever a schema declares. */
+  sortsMembers?: boolean;
+}
+
 /** The rules of free JSON in one rule book. */
 export class JsonRules {
   private valueRule: Expr | null = null;
@@ -75,26 +94,56 @@ export class JsonRules {
   constructor(
     readonly rules: RuleBook,
     space: Expr,
-    private readonly constants: ConstantTexts = JSON_CONSTANTS,
+    private readonly notation: ValueNotation = {},
   ) {
-    this.space = space.kind === "empty" ? space : rules.add(space);
+    this.space = space.kind === "empty" || space.kind === "rule" ? space : rules.add(space);
     this.comma = seq(this.space, text(","), this.space);
     this.colon = seq(this.space, text(":"), this.space);
   }
 
   constant(value: boolean | null): Expr {
-    return text(this.constants[`${value}`]);
+    return text((this.notation.constants ?? JSON_CONSTANTS)[`${value}`]);
   }
 
   /** The same in another notation. */
-  with(constants: ConstantTexts): JsonRules {
-    return new JsonRules(this.rules, this.space, constants);
+  with(notation: ValueNotation): JsonRules {
+    return new JsonRules(this.rules, notation.isCompact ? EMPTY : this.space, notation);
+  }
+
+  /** Whether texts are written as in JSON. */
+  get hasJsonTexts(): boolean {
+    return this.notation.texts === undefined;
+  }
+
+  get sortsMembers(): boolean {
+    return this.notation.sortsMembers ?? false;
   }
 
   /** Any string, in every spelling. */
   string(): Expr {
-    this.stringRule ??= this.rules.add(freeString());
+    this.stringRule ??= this.rules.add(this.stringOfLength(0, -1));
     return this.stringRule;
+  }
+
+  /** Of `min` to `max` code points (-1: any number). */
+  stringOfLength(min: number, max: number): Expr {
+    const { texts } = this.notation;
+    return texts === undefined ? freeString(min, max) : texts.text(repeat(ANY_CHARACTER, min, max));
+  }
+
+  stringOf(content: Expr): Expr {
+    return this.notation.texts?.text(content) ?? quoted(spelled(content));
+  }
+
+  name(name: string): Expr {
+    return this.notation.texts?.name(name) ?? spelledText(name);
+  }
+
+  /** A name that `content` matches; null: any. */
+  nameOf(content: Expr | null): Expr {
+    const { texts } = this.notation;
+    if (texts !== undefined) return texts.nameOf(content);
+    return content === null ? this.string() : quoted(spelled(content));
   }
 
   value(): Expr {
@@ -121,7 +170,7 @@ export class JsonRules {
     if (this.objectRule === null) {
       const rule = this.rules.reserve();
       this.objectRule = rule;
-      const member = seq(this.string(), this.colon, this.value());
+      const member = seq(this.nameOf(null), this.colon, this.value());
       this.rules.define(rule, this.enclosed("{", optional(seq(member, repeat(seq(this.comma, member), 0))), "}"));
     }
     return this.objectRule;

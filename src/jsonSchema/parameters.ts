@@ -1,11 +1,11 @@
 // How a function's parameters are written where they are no JSON object.
 
 import { ANY_TEXT, chars, EMPTY, type Expr, not, repeat, seq, text } from "../grammar/ir.js";
-import { type ConstantTexts, type JsonRules, PYTHON_CONSTANTS } from "./jsonValues.js";
+import { type JsonRules, PYTHON_CONSTANTS, type ValueNotation } from "./jsonValues.js";
 
 export interface ParameterNotation {
-  /** Where they are not JSON's. */
-  constants: ConstantTexts | null;
+  /** Of values, where it is not JSON's. */
+  values: ValueNotation | null;
   /** Between two parameters. */
   separator(json: JsonRules): Expr;
   parameter(name: Expr, value: Expr): Expr;
@@ -23,7 +23,7 @@ const IDENTIFIER = seq(LETTER, repeat(WORD, 0, 63));
 export const PARAMETER_NOTATIONS = {
   /** `<parameter=name>\nvalue\n</parameter>\n` */
   qwen_xml: {
-    constants: null,
+    values: null,
     separator: () => EMPTY,
     parameter: (name, value) => seq(text("<parameter="), name, text(">\n"), value, text("\n</parameter>\n")),
     name: IDENTIFIER,
@@ -31,7 +31,7 @@ export const PARAMETER_NOTATIONS = {
   },
   /** `name=value, name=value` */
   python: {
-    constants: PYTHON_CONSTANTS,
+    values: { constants: PYTHON_CONSTANTS },
     separator: (json) => json.comma,
     parameter: (name, value) => seq(name, text("="), value),
     name: IDENTIFIER,

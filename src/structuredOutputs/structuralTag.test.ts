@@ -61,6 +61,23 @@ const CASES: [name: string, tag: unknown, good: string[], bad: string[]][] = [
     ["", 's="a"', "n=x", "n=1,other=null", "n=1,s='a'", "n=1,"],
   ],
   [
+    "parameters as Gemma 4 has them",
+    { format: { ...parameters, style: "gemma4" } },
+    ["{n:12}", '{n:1,s:<|"|>a<|"|>}', "{n:1,other:null}", "{n:1,$o-1.a:[true,{x:{}}]}", '{n:1,s:<|"|>"<|"|>}'],
+    [
+      "",
+      "{}",
+      '{s:<|"|>a<|"|>,n:1}',
+      "{n:x}",
+      '{n:1,s:"a"}',
+      '{n:1,s:<|"|>too long<|"|>}',
+      '{n:1,s:<|"|>a<|"|}',
+      "{n: 1}",
+      "{n:1,}",
+      "{n:1,o o:1}",
+    ],
+  ],
+  [
     "triggers that overlap themselves",
     { format: { type: "triggered_tags", triggers: ["aa"], tags: [{ begin: "aab", content: integer, end: "." }] } },
     ["aab1.", "xaab1.a", "a"],

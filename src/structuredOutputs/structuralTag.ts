@@ -7,6 +7,7 @@ import { ANY_CHARACTER, alt, and, type Expr, MAX_REPETITIONS, optional, repeat, 
 import { regexToExpr } from "../grammar/regex.js";
 import { spend } from "../grammar/workBudget.js";
 import { type JsonSchemaOptions, jsonSchemaToExpr } from "../jsonSchema/compile.js";
+import { gemma4Values } from "../jsonSchema/gemma4Values.js";
 import type { JsonRules } from "../jsonSchema/jsonValues.js";
 import { PARAMETER_NOTATIONS, type ParameterNotation } from "../jsonSchema/parameters.js";
 import { begunMarks, type Ending, freeOfMarks, freeTextBefore, freeTextUpTo, markExpr, without } from "./marks.js";
@@ -58,6 +59,9 @@ export function structuralTagToExpr(json: JsonRules, tag: unknown, options: Stru
 }
 
 class TagCompiler {
+  /** Of all parts in that style. */
+  private gemma4: JsonRules | null = null;
+
   constructor(
     private readonly json: JsonRules,
     private readonly options: StructuralTagOptions,
@@ -146,11 +150,15 @@ class TagCompiler {
   private inStyle({ style = "json", json_schema }: Fields): Expr {
     if (style === "json") return within(["json_schema"], () => this.schema(json_schema));
     if (style === "json_arguments") return within(["json_schema"], () => this.schema(json_schema, { isObject: true }));
+    if (style === "gemma4") {
+      this.gemma4 ??= this.json.with(gemma4Values((literal) => this.mark(literal)));
+      return within(["json_schema"], () => this.schema(json_schema, { isObject: true }, this.gemma4!));
+    }
     if (typeof style !== "string" || !Object.hasOwn(PARAMETER_NOTATIONS, style)) {
       throw new GrammarError(`the style "${String(style)}" is not supported`, ["style"]);
     }
     const parameters: ParameterNotation = PARAMETER_NOTATIONS[style as keyof typeof PARAMETER_NOTATIONS];
-    const json = parameters.constants === null ? this.json : this.json.with(parameters.constants);
+    const json = parameters.values === null ? this.json : this.json.with(parameters.values);
     return within(["json_schema"], () => this.schema(json_schema, { parameters }, json));
   }
 

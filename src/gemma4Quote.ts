@@ -1,0 +1,2 @@
+/** What Gemma 4 writes before and behind a text among values: a token of its own. */
+export const GEMMA4_QUOTE = '<|"|>';
