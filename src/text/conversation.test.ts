@@ -57,7 +57,7 @@ describe("a request's conversation", () => {
   const files = [
     ...["chatml", "qwen_thinking", "llama3_tools", "mistral_strict", "deepseek", "phi", "command_r_rag"],
     ...["qwen3_5", "granite_thinking", "ministral", "smollm", "gemma_parts"],
-    ...["qwen3_5_small", "granite_response", "granite4", "phi4", "harmony"],
+    ...["qwen3_5_small", "granite_response", "granite4", "phi4", "harmony", "gemma4"],
   ];
   /** Their templates show no tools or no calls, so that anneal does. */
   const untaught = ["phi", "smollm", "gemma_parts", "granite_response"];
@@ -71,7 +71,8 @@ describe("a request's conversation", () => {
       const differs =
         ["a developer", "contents in parts", "nothing said"].includes(title) ||
         (untaught.includes(name) && usesTools) ||
-        (["ministral", "harmony"].includes(name) && title === "reasoning apart");
+        (["ministral", "harmony"].includes(name) && title === "reasoning apart") ||
+        (name === "gemma4" && ["two calls at once", "tools offered", "a tool answered"].includes(title));
       if (differs || (expected.text === undefined && expected.raised === null)) continue;
       const conversation: Conversation = {
         messages: asRequest(messages),
@@ -194,6 +195,128 @@ describe("families whose templates leave something to others", () => {
     it("thinks as hard as the request says", () => {
       const text = renderConversation(harmony, { messages: [question], reasoningEffort: "high" });
       expect(text).toContain("Reasoning: high\n");
+    });
+  });
+
+  describe("Gemma 4", () => {
+    const gemma4 = readTemplate("gemma4");
+    const promptOf = (messages: ConversationMessage[], more: Partial<Conversation> = {}, template = gemma4) =>
+      renderConversation(template, { messages, ...more });
+    const question = { role: "user", content: "Go" };
+    const asked = "<|turn>user\nGo<turn|>\n";
+    const called = (name: string, given = "") => `<|tool_call>call:${name}{${given}}<tool_call|>`;
+    const answer = (name: string, text: string) =>
+      `<|tool_response>response:${name}{value:<|"|>${text}<|"|>}<tool_response|>`;
+    const twoCalls = [
+      { ...call("f", '{"x": 1.0, "A": [null, true, {"b": "\\"", "a": {}}]}'), id: "a" },
+      { ...call("g", "{}"), id: "b" },
+    ];
+    const both = called("f", 'A:[null,true,{a:{},b:<|"|>"<|"|>}],x:1.0') + called("g");
+
+    it("thinks where the request or its effort says so, and has thoughts only of the turn that goes on", () => {
+      const thinking = `<|turn>system\n<|think|>\n<turn|>\n${asked}<|turn>model\n`;
+      expect(promptOf([question], { kwargs: { enable_thinking: true } })).toBe(thinking);
+      expect(promptOf([question], { reasoningEffort: "low" })).toBe(thinking);
+      expect(promptOf([question], { reasoningEffort: "none" })).toBe(`${asked}<|turn>model\n`);
+      const turn = { role: "assistant", content: null, tool_calls: [call("g", "{}")], reasoning: "Hm." };
+      const result = { role: "tool", tool_call_id: "a", content: "one" };
+      const shown = `${asked}<|turn>model\n<|channel>thought\nHm.\n<channel|>${called("g")}${answer("g", "one")}`;
+      expect(promptOf([question, turn, result])).toBe(shown);
+      const done = [turn, result, { role: "assistant", content: "Done." }, question];
+      expect(promptOf([question, ...done])).toBe(
+        `${asked}<|turn>model\n${called("g")}${answer("g", "one")}Done.<turn|>\n${asked}<|turn>model\n`,
+      );
+      const open = { continueFinalMessage: true };
+      expect(promptOf([question, { role: "assistant", content: "So " }], open)).toBe(`${asked}<|turn>model\nSo`);
+    });
+
+    it("names the functions of answers, whichever way they are told", () => {
+      const turn = { role: "assistant", content: null, tool_calls: twoCalls };
+      const shown = `${asked}<|turn>model\n${both}${answer("f", "one")}${answer("g", "two")}`;
+      const ids = [
+        { role: "tool", tool_call_id: "a", content: "one" },
+        { role: "tool", tool_call_id: "b", content: "two" },
+      ];
+      expect(promptOf([question, turn, ...ids])).toBe(shown);
+      const nameless = ids.map(({ content }) => ({ role: "tool", content }));
+      expect(promptOf([question, turn, ...nameless])).toBe(shown);
+      const idless = { ...turn, tool_calls: twoCalls.map(({ id: _, ...rest }) => rest) };
+      expect(promptOf([question, idless, ...nameless])).toBe(shown);
+      const named = nameless.map((one, i) => ({ ...one, name: "fg"[i]! }));
+      expect(promptOf([question, idless, ...named])).toBe(shown);
+      const strange = [{ role: "tool", tool_call_id: "z", content: "three" }];
+      expect(promptOf([question, turn, ...strange])).toContain(answer("unknown", "three"));
+    });
+
+    it("has a text beside calls before them, as the model wrote it", () => {
+      const turn = { role: "assistant", content: "I ask.", tool_calls: twoCalls, reasoning: "Hm." };
+      const result = { role: "tool", tool_call_id: "a", content: "one" };
+      const said = `${asked}<|turn>model\n<|channel>thought\nHm.\n<channel|>I ask.${both}`;
+      expect(promptOf([question, turn], { addGenerationPrompt: false })).toBe(`${said}<|tool_response>`);
+      expect(promptOf([question, turn, result])).toBe(said + answer("f", "one"));
+      const done = { role: "assistant", content: "Done." };
+      expect(promptOf([question, turn, result, done], { addGenerationPrompt: false })).toBe(
+        `${said}${answer("f", "one")}Done.<turn|>\n`,
+      );
+    });
+
+    it("has turns that go on, where its template ends them behind a text and shows only thoughts before calls", () => {
+      const torn = compileChatTemplate(
+        gemma4.source
+          .replace(
+            'rest.role != "assistant" and not (at.answered and not said and not rest.role)',
+            "not (at.answered and not said)",
+          )
+          .replace("if message.reasoning and", "if message.reasoning and message.tool_calls and"),
+      );
+      const turn = { role: "assistant", content: "I ask.", tool_calls: [call("g", "{}")], reasoning: "Hm." };
+      const messages = [question, turn, { role: "tool", tool_call_id: "a", content: "one" }];
+      const thought = "<|channel>thought\nHm.\n<channel|>";
+      const shown = `${asked}<|turn>model\nI ask.${thought}${called("g")}${answer("g", "one")}`;
+      expect(promptOf(messages, {}, torn)).toBe(shown);
+      expect(promptOf([...messages, turn, question], {}, torn)).toBe(
+        `${shown.replace(thought, "")}I ask.${called("g")}<|tool_response>${asked}<|turn>model\n`,
+      );
+      const parts = [
+        { type: "text", text: "I " },
+        { type: "text", text: "ask. " },
+      ];
+      expect(promptOf([question, { ...turn, content: parts }, ...messages.slice(2)], {}, torn)).toBe(
+        shown.replace("I ask.", "Iask."),
+      );
+    });
+
+    it("has answers within the message that calls where its template knows no others", () => {
+      const first = compileChatTemplate(
+        "{% for m in messages %}<|turn>{{ 'model' if m.role == 'assistant' else m.role }}\n" +
+          "{% for c in m.tool_calls or [] %}<|tool_call>call:{{ c.function.name }}{}<tool_call|>{% endfor %}" +
+          '{% for r in m.tool_responses or [] %}<|tool_response>response:{{ r.name }}{value:<|"|>{{ r.response }}<|"|>}<tool_response|>' +
+          "{% endfor %}{{ m.content or '' }}{% if m.content or not m.tool_responses %}<turn|>\n{% endif %}{% endfor %}" +
+          "{% if add_generation_prompt and not messages[-1].tool_responses %}<|turn>model\n{% endif %}",
+      );
+      const turn = { role: "assistant", content: null, tool_calls: [call("g", "{}")] };
+      const result = { role: "tool", tool_call_id: "a", content: "one" };
+      const answered = [question, turn, result];
+      const shown = `${asked}<|turn>model\n${called("g")}${answer("g", "one")}`;
+      expect(promptOf(answered, {}, first)).toBe(shown);
+      expect(promptOf([question, turn], { addGenerationPrompt: false }, first)).toBe(
+        `${asked}<|turn>model\n${called("g")}<|tool_response>`,
+      );
+      const done = { role: "assistant", content: "Done." };
+      const rest = `I ask.${called("g")}${answer("g", "one")}Done.`;
+      const messages = [...answered, { ...turn, content: "I ask." }, result, done];
+      expect(promptOf([...messages, question], {}, first)).toBe(`${shown}${rest}<turn|>\n${asked}<|turn>model\n`);
+      expect(promptOf(messages, { continueFinalMessage: true }, first)).toBe(shown + rest);
+    });
+
+    it("is told of functions that have no description, and what the system says as it is", () => {
+      const tools = [{ type: "function", function: { name: "f" } }];
+      expect(promptOf([question], { tools })).toContain('<|tool>declaration:f{description:<|"|><|"|>}<tool|>');
+      const system = (content: unknown) => promptOf([{ role: "system", content } as ConversationMessage, question]);
+      expect(system("One.")).toBe(`<|turn>system\nOne.<turn|>\n${asked}<|turn>model\n`);
+      const parts = ["One.", "Two."].map((text) => ({ type: "text", text }));
+      expect(system(parts)).toBe(`<|turn>system\nOne.\nTwo.<turn|>\n${asked}<|turn>model\n`);
+      expect(promptOf([question, { role: "developer", content: "One." }])).toContain("<|turn>system\nOne.<turn|>");
     });
   });
 

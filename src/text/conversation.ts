@@ -5,6 +5,8 @@ import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import { TemplateError } from "../jinja/errors.js";
 import type { TemplateInput } from "../jinja/input.js";
 import { ConversationError } from "./errors.js";
+import { isGemma4 } from "./gemma4.js";
+import { gemma4Messages, withWholeTurns } from "./gemma4Messages.js";
 import { isHarmony } from "./harmony.js";
 import { harmonyMessages } from "./harmonyMessages.js";
 import {
@@ -62,13 +64,14 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
     conversation.tools && conversation.tools.length > 0 ? conversation.tools.map(shownTools(template)) : null;
   const rendered = (arranged: (messages: TemplateMessage[]) => TemplateMessage[]): string => {
     const given = arranged(templateMessages(template, conversation.messages));
-    const messages = isHarmony(template.source) ? harmonyMessages(given) : withUntaughtTools(template, given, tools);
+    const messages = arrangedFor(template, given, tools, continues);
     if (continues) markEnd(messages, `messages.${conversation.messages.length - 1}.content`);
     const text = template.render(templateVariables(template, conversation, messages, tools, addGenerationPrompt), {
       now: conversation.now,
       limits: { steps: DEFAULT_LIMITS.steps + STEPS_PER_MESSAGE * messages.length, ...conversation.limits },
     });
-    return continues ? cutAtSentinel(text) : text;
+    const whole = isGemma4(template.source) ? withWholeTurns(template, text) : text;
+    return continues ? cutAtSentinel(whole) : whole;
   };
   try {
     return rendered((messages) => messages);
@@ -82,6 +85,18 @@ export function renderConversation(template: ChatTemplate, conversation: Convers
       throw error;
     }
   }
+}
+
+/** As the template's family has them. */
+function arrangedFor(
+  template: ChatTemplate,
+  messages: TemplateMessage[],
+  tools: readonly unknown[] | null,
+  continues: boolean,
+): TemplateMessage[] {
+  if (isHarmony(template.source)) return harmonyMessages(messages);
+  if (isGemma4(template.source)) return gemma4Messages(template, messages, continues);
+  return withUntaughtTools(template, messages, tools);
 }
 
 function templateVariables(
@@ -111,8 +126,8 @@ function templateVariables(
 
 /** Tools with the fields that vLLM shows, in its order: what is absent is null but for `strict`, what it does not know is left out. */
 function shownTools(template: ChatTemplate): (tool: unknown) => unknown {
-  // gpt-oss's template takes it for a text.
-  const noDescription = isHarmony(template.source) ? "" : null;
+  // The templates of gpt-oss and Gemma 4 take it for a text.
+  const noDescription = isHarmony(template.source) || isGemma4(template.source) ? "" : null;
   return (tool) => {
     const { type, function: given } = (tool ?? {}) as { type?: unknown; function?: Record<string, unknown> | null };
     if (typeof given !== "object" || given === null) return tool;

@@ -4,6 +4,7 @@ import type { ChatTemplate } from "../jinja/chatTemplate.js";
 import { parseJson } from "../jinja/input.js";
 import { Dict, PythonError } from "../jinja/values.js";
 import { ConversationError } from "./errors.js";
+import { isGemma4 } from "./gemma4.js";
 import { isHarmony } from "./harmony.js";
 
 /** A message as a request writes it; fields that vLLM does not show to a template are accepted and not shown. */
@@ -26,6 +27,8 @@ export interface TemplateMessage {
   reasoning_content?: string;
   /** Of gpt-oss: a third name for them. */
   thinking?: string;
+  /** Of the first template of Gemma 4: what the tools answered that this message calls. */
+  tool_responses?: { name: string | undefined; response: TemplateMessage["content"] }[];
   /** Of a developer; of a system where templates want them there. */
   tools?: unknown;
 }
@@ -36,7 +39,7 @@ export interface TemplateMessage {
  * knows no developer. Throws ConversationError naming the field.
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
-  const form = !template.usesContentParts ? "text" : template.mentions("[THINK]") ? "parts with thoughts" : "parts";
+  const form = contentForm(template);
   const harmony = isHarmony(template.source);
   // Ministral's asks how long it is, that of gpt-oss what it holds.
   const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") || harmony ? "" : null;
@@ -77,8 +80,17 @@ function shortenCallIds(messages: TemplateMessage[]): void {
   }
 }
 
-/** What a template takes as a message's content; thoughts may be parts of their own, as in Ministral's. */
-type ContentForm = "text" | "parts" | "parts with thoughts";
+/**
+ * What a template takes as a message's content; thoughts may be parts of their own, as in Ministral's. Gemma 4's takes both, the
+ * system's as a text in all its versions.
+ */
+type ContentForm = "text" | "parts" | "parts with thoughts" | "as it came";
+
+function contentForm(template: ChatTemplate): ContentForm {
+  if (!template.usesContentParts) return "text";
+  if (template.mentions("[THINK]")) return "parts with thoughts";
+  return isGemma4(template.source) ? "as it came" : "parts";
+}
 
 /** `nothing`: the content of a message that only calls tools. */
 function templateMessage(
@@ -119,15 +131,13 @@ function templateMessage(
 }
 
 /** What a tool answered is one text in either form. */
-function templateContent(
-  { role, content }: ConversationMessage,
-  location: string,
-  form: ContentForm,
-): string | TemplatePart[] {
+function templateContent(message: ConversationMessage, location: string, form: ContentForm): string | TemplatePart[] {
+  const { role, content } = message;
   const isEmpty = content === undefined || content === null;
-  if (form === "text" || isEmpty || role === "tool") return contentText(content, location);
+  const isText = form === "text" || (form === "as it came" && (typeof content === "string" || isSystem(message)));
+  if (isText || isEmpty || role === "tool") return contentText(content, location);
   const parts = contentParts(content, location);
-  if (form === "parts") return parts;
+  if (form !== "parts with thoughts") return parts;
   const given = content as readonly unknown[];
   return parts.map((part, index) => {
     const isThought = typeof content !== "string" && (given[index] as { type?: unknown } | null)?.type === "thinking";

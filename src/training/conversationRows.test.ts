@@ -94,6 +94,55 @@ describe("supervised rows", () => {
     expect(await supervised(last, null, chatml, "last")).toEqual([]);
   });
 
+  /** Rows of a template whose replies end with the first two special tokens, with brackets around what is trained. */
+  async function bracketed(name: string, own: Tokenizer, messages: TrainingMessage[], turns: "all" | "last") {
+    const source = readFileSync(reference(`templates/${name}.jinja`), "utf8");
+    const rows = await supervised(messages, null, withSource(source, own, [256, 257]), turns);
+    return rows.map(({ tokens, trained }) => {
+      const pieces = Array.from(tokens, (id, i) => {
+        const open = trained[i] && !trained[i - 1] ? "[" : !trained[i] && trained[i - 1] ? "]" : "";
+        return open + own.tokenText(id);
+      });
+      return (pieces.join("") + (trained.at(-1) ? "]" : "")).replace(/Ġ/g, " ").replace(/Ċ/g, "\n");
+    });
+  }
+
+  describe("of Gemma 4", () => {
+    const marks = [
+      "<turn|>",
+      "<|tool_response>",
+      "<|turn>",
+      "<|channel>",
+      "<channel|>",
+      "<|tool_call>",
+      "<tool_call|>",
+    ];
+    let own: Tokenizer;
+    beforeAll(async () => {
+      const specials = [...marks, "<tool_response|>", '<|"|>'];
+      const { path } = await writeBigramModel({ specials, pieces: [], scripts: [], template: null });
+      own = await loadTokenizer(path);
+    });
+    afterAll(removeBigramModels);
+
+    it("have calls, what their tools answered and what follows in one turn", async () => {
+      const call = { id: "a", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } };
+      const messages: TrainingMessage[] = [
+        user("a"),
+        { role: "assistant", content: "I ask.", tool_calls: [call], reasoning: "Hm." },
+        { role: "tool", tool_call_id: "a", content: "1" },
+        { ...assistant("b"), reasoning: "So." },
+      ];
+      const asked = "<|turn>user\na<turn|>\n<|turn>model\n";
+      const called = "<|channel>thought\nHm.\n<channel|>I ask.<|tool_call>call:add{a:1}<tool_call|><|tool_response>";
+      const result = 'response:add{value:<|"|>1<|"|>}<tool_response|>';
+      const answer = "[<|channel>thought\nSo.\n<channel|>b<turn|>]\n";
+      expect(await bracketed("gemma4", own, messages, "all")).toEqual([`${asked}[${called}]${result}${answer}`]);
+      const last = `${asked}${called}${result}${answer.replace("]\n", "\n]")}`;
+      expect(await bracketed("gemma4", own, messages, "last")).toEqual([last]);
+    });
+  });
+
   describe("of gpt-oss", () => {
     const marks = ["<|return|>", "<|call|>", "<|end|>", "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>"];
     let own: Tokenizer;
@@ -104,16 +153,8 @@ describe("supervised rows", () => {
     afterAll(removeBigramModels);
 
     const rowsOf = async (messages: TrainingMessage[], turns: "all" | "last" = "all") => {
-      const source = readFileSync(reference("templates/harmony.jinja"), "utf8");
-      const rows = await supervised(messages, null, withSource(source, own, [256, 257]), turns);
-      return rows.map(({ tokens, trained }) => {
-        const pieces = Array.from(tokens, (id, i) => {
-          const open = trained[i] && !trained[i - 1] ? "[" : !trained[i] && trained[i - 1] ? "]" : "";
-          return open + own.tokenText(id);
-        });
-        const text = pieces.join("") + (trained.at(-1) ? "]" : "");
-        return text.slice(text.indexOf("<|start|>user")).replace(/Ġ/g, " ");
-      });
+      const rows = await bracketed("harmony", own, messages, turns);
+      return rows.map((text) => text.slice(text.indexOf("<|start|>user")));
     };
     const call = { id: "a", type: "function" as const, function: { name: "add", arguments: '{"a": 1}' } };
     const question = "<|start|>user<|message|>a<|end|><|start|>assistant";
