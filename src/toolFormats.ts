@@ -4,6 +4,7 @@
  */
 export const TOOL_FORMATS = [
   "harmony",
+  "gemma4",
   "qwen3_coder",
   "hermes",
   "granite",

@@ -140,6 +140,10 @@ export class HarmonyParser implements ToolParser {
     return this.collector.firstWhole;
   }
 
+  get isInCall(): boolean {
+    return this.collector.isInCall;
+  }
+
   push(text: string): HarmonyDelta {
     const all = this.tail + text;
     let from = 0;

@@ -1,5 +1,6 @@
 // What a model thinks before it answers, taken apart from the answer as it streams.
 
+import { GEMMA4_THOUGHTS, isGemma4 } from "./gemma4.js";
 import { HARMONY_TEXTS, isHarmony } from "./harmony.js";
 import { heldLength, TagSearch } from "./toolCalls/tagSearch.js";
 
@@ -8,6 +9,10 @@ export interface ReasoningFormat {
   /** What they begin with; the first one is written where one must be. */
   opens: readonly [string, ...string[]];
   closes: readonly [string, ...string[]];
+  /** Whether more may come behind what was said, or called. Default: they come first, and once. */
+  again?: boolean;
+  /** What models write between thoughts and what follows them. Default: an empty line where marks are tags. */
+  gap?: string;
   /** What the answer stands between. */
   answer?: { open: string; close: string };
   /** Where each thought is a message of its own, of which a reply may have several: harmony.ts reads such replies. */
@@ -26,9 +31,15 @@ export const HARMONY_REASONING: ReasoningFormat = {
   messages: { next: HARMONY_TEXTS.next, answers: HARMONY_TEXTS.answers },
 };
 
+const GEMMA4_REASONING: ReasoningFormat = {
+  ...{ opens: [GEMMA4_THOUGHTS.open], closes: [GEMMA4_THOUGHTS.close] },
+  ...{ again: true, gap: "" },
+};
+
 /** One entry per notation; in the order in which templates are asked. */
 const REASONING_FORMATS: readonly { format: ReasoningFormat; isTaughtBy(source: string): boolean }[] = [
   { format: HARMONY_REASONING, isTaughtBy: isHarmony },
+  { format: GEMMA4_REASONING, isTaughtBy: isGemma4 },
   {
     // Magistral, Ministral 3.
     format: { opens: ["[THINK]"], closes: ["[/THINK]"] },

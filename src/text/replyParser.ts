@@ -2,6 +2,7 @@
 
 import type { ToolFormat } from "../toolFormats.js";
 import { HarmonyParser } from "./harmony.js";
+import { InterleavedReply } from "./interleavedReply.js";
 import { type ReasoningDelta, type ReasoningFormat, ReasoningParser } from "./reasoning.js";
 import type { OfferedTools, ToolCallPiece, ToolParser } from "./toolCalls/toolCallCollector.js";
 import { createCallsOrTextParser, createToolParser, type ParsedToolCall } from "./toolCalls/toolCalls.js";
@@ -69,6 +70,7 @@ export function createReplyParser(
   };
   if (isHarmony) return new ThoughtsThenAnswer(harmony("none"), calls());
   const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
+  if (reasoning?.again && !isFormed) return new InterleavedReply(reasoning, startsInside, calls());
   const thoughts = reasoning === null ? null : new ReasoningParser({ startsInside, format: reasoning });
   return new ThoughtsThenAnswer(thoughts, calls());
 }

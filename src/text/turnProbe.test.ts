@@ -46,6 +46,12 @@ describe("turns come back in the next prompt", () => {
       ["a reply with white space around it"],
     ],
     [
+      "gemma4",
+      "<turn|>",
+      ["a reply"],
+      ["a reply with white space around it", "a reply with thoughts", "a tool call", "the reply after a tool call"],
+    ],
+    [
       "harmony",
       "<|return|>",
       [],
@@ -86,6 +92,17 @@ describe("turns come back in the next prompt", () => {
     const sampledEnd = (name: string) => turns.find(({ turn }) => turn === name)!.sampled.slice(-"<|call|>".length);
     expect(sampledEnd("a tool call")).toBe("<|call|>");
     expect(turns.every(({ refused }) => refused === null)).toBe(true);
+  });
+
+  it("of which calls end with what begins their answers", () => {
+    const turns = probed("gemma4", "<turn|>", "<|tool_response>");
+    const call = turns.find(({ turn }) => turn === "a tool call")!;
+    expect(call).toMatchObject({ exact: true, refused: null });
+    expect(call.sampled).toMatch(
+      /<\|channel>thought\nI add them\.\n<channel\|><\|tool_call>call:add\{a:3,b:4\}<tool_call\|><\|tool_response>$/,
+    );
+    const answered = turns.find(({ turn }) => turn === "the reply after a tool call")!;
+    expect(answered.sampled).toContain('response:add{value:<|"|>7<|"|>}<tool_response|><|channel>thought\n');
   });
 
   it("or the template refuses them", () => {

@@ -107,10 +107,12 @@ function asAnswer(reasoning: ReasoningFormat | null, text: string): string {
 }
 
 /** As models write them: tags stand on lines of their own. */
-function withThoughts({ opens: [open], closes: [close], messages }: ReasoningFormat, answer: string): string {
+function withThoughts(format: ReasoningFormat, answer: string): string {
+  const { opens, closes, messages, gap = "\n\n" } = format;
+  const [[open], [close]] = [opens, closes];
   if (messages !== undefined) return open + THOUGHTS + close + messages.next + answer;
   const isTag = open.startsWith("<");
-  return isTag ? `${open}\n${THOUGHTS}\n${close}\n\n${answer}` : `${open}${THOUGHTS}${close}${answer}`;
+  return isTag ? `${open}\n${THOUGHTS}\n${close}${gap}${answer}` : `${open}${THOUGHTS}${close}${answer}`;
 }
 
 function callText({ toolFormat, template }: ProbedModel): string {
@@ -119,6 +121,7 @@ function callText({ toolFormat, template }: ProbedModel): string {
     json_arguments: '{"a": 3, "b": 4}',
     qwen_xml: "<parameter=a>\n3\n</parameter>\n<parameter=b>\n4\n</parameter>\n",
     python: "a=3, b=4",
+    gemma4: "{a:3,b:4}",
   };
   return open + head("add") + given[style] + tail + close;
 }

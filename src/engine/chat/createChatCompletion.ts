@@ -126,12 +126,13 @@ function thinkingBudget(
     throw ValidationError.at("thinking_token_budget", message, "not_supported");
   }
   const ids = (text: string) => Int32Array.from(tokenizer.encode(text));
+  const { opens, closes, messages, again = messages !== undefined } = plan.reasoning;
   return {
     tokens: Math.min(tokens, MAX_INT32),
     used: thought === null ? -1 : ids(thought).length,
-    open: ids(plan.reasoning.opens[0]),
-    close: ids(plan.reasoning.closes[0]),
-    ...(plan.reasoning.messages === undefined ? {} : { several: true }),
+    open: ids(opens[0]),
+    close: ids(closes[0]),
+    ...(again ? { several: true } : {}),
   };
 }
 

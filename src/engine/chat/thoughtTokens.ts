@@ -10,9 +10,12 @@ export interface ThoughtMarks {
   areSeveral: boolean;
 }
 
-export function thoughtMarks(tokenizer: Tokenizer, { opens, closes, messages }: ReasoningFormat): ThoughtMarks {
+export function thoughtMarks(
+  tokenizer: Tokenizer,
+  { opens, closes, messages, again = messages !== undefined }: ReasoningFormat,
+): ThoughtMarks {
   const tokens = (mark: string) => tokenizer.encode(mark);
-  return { opens: opens.map(tokens), closes: closes.map(tokens), areSeveral: messages !== undefined };
+  return { opens: opens.map(tokens), closes: closes.map(tokens), areSeveral: again };
 }
 
 /** Counts the thoughts of one choice as its tokens come. The marks around them count as neither thoughts nor answer. */

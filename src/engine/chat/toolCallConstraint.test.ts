@@ -1,10 +1,18 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { parseToolCalls } from "../../../test/fixtures/toolParsing.js";
 import { matches } from "../../../test/grammar/irMatcher.js";
 import { GrammarError } from "../../grammar/grammarError.js";
 import { parseJsonText } from "../../json.js";
 import { constraintGrammar } from "../../structuredOutputs/constraint.js";
-import { createCallsOrTextParser, TOOL_FORMATS, TOOL_SYNTAX, type ToolFormat } from "../../text/index.js";
+import {
+  compileChatTemplate,
+  createCallsOrTextParser,
+  renderConversation,
+  TOOL_FORMATS,
+  TOOL_SYNTAX,
+  type ToolFormat,
+} from "../../text/index.js";
 import { callsOrForm, jsonFormOf, type RequestConstraint } from "./constraint.js";
 import { toolCallConstraint } from "./toolCallConstraint.js";
 
@@ -42,6 +50,21 @@ const written: Record<ToolFormat, { template: string; good: string; two: string;
     bad: [
       '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"count": -2}',
       "<|channel|>commentary to=functions.other <|constrain|>json<|message|>{}",
+    ],
+  },
+  gemma4: {
+    template: "",
+    good: '<|tool_call>call:add{count:2,exact:true,label:<|"|>x"y<|"|>}<tool_call|>',
+    two: "<|tool_call>call:add{count:2}<tool_call|><|tool_call>call:stop{}<tool_call|>",
+    bad: [
+      "<|tool_call>call:add{}<tool_call|>",
+      "<|tool_call>call:add{count:-2}<tool_call|>",
+      '<|tool_call>call:add{label:<|"|>x<|"|>,count:2}<tool_call|>',
+      '<|tool_call>call:add{count:2,label:<|"|>longer than it may be<|"|>}<tool_call|>',
+      '<|tool_call>call:add{count:2,label:"x"}<tool_call|>',
+      "<|tool_call>call:add{count:2, exact:true}<tool_call|>",
+      "<|tool_call>call:add{count:2,other:1}<tool_call|>",
+      "<|tool_call>call:other{}<tool_call|>",
     ],
   },
   hermes: {
@@ -311,6 +334,133 @@ test("numbers of parameters are as they are spelled, and read back as numbers", 
       expect(toolCalls[0]!.arguments.replace(/\s/g, "")).toBe(`{"x":${number}}`);
     }
   }
+});
+
+describe("Gemma 4's calls", () => {
+  const grammarFor = (properties: Record<string, unknown>, specialTokens = new Map<string, number>()) => {
+    const tool = { type: "function", function: { name: "ask", parameters: { type: "object", properties } } };
+    const { constraint } = toolCallConstraint(TOOL_SYNTAX.gemma4.texts(""), [tool] as never, "ask", false);
+    return constraintGrammar(constraint, { specialTokens, thoughts: null });
+  };
+  const call = (given: string) => `<|tool_call>call:ask{${given}}<tool_call|>`;
+  const expectCalls = (properties: Record<string, unknown>, good: string[], bad: string[]) => {
+    const grammar = grammarFor(properties);
+    for (const given of good) expect([given, matches(grammar, call(given))]).toEqual([given, true]);
+    for (const given of bad) expect([given, matches(grammar, call(given))]).toEqual([given, false]);
+    for (const given of good) expect(parseToolCalls("gemma4", call(given)).toolCalls).toHaveLength(1);
+  };
+
+  test("have members in the order of their names, nested ones too", () => {
+    const inner = { type: "object", properties: { d: { type: "null" }, C: { type: "null" } }, required: ["d", "C"] };
+    expectCalls(
+      { b: inner, A: { type: "array", items: inner } },
+      ["", "A:[],b:{C:null,d:null}", "A:[{C:null,d:null},{C:null,d:null}]"],
+      ["b:{C:null,d:null},A:[]", "b:{d:null,C:null}", "b:{C:null}"],
+    );
+  });
+
+  test("have names without marks, unless they could not be told from what follows", () => {
+    const number = { type: "number" };
+    expectCalls(
+      { "first name": number, größe: number, $a: number },
+      ["$a:1,first name:2,größe:0.5"],
+      ['<|"|>$a<|"|>:1', '"$a":1'],
+    );
+    expectCalls({ "a:b": number, "": number }, ['<|"|><|"|>:1,<|"|>a:b<|"|>:2'], ["a:b:1", ":1"]);
+  });
+
+  test("have texts as their schema says, up to the mark that ends them", () => {
+    const marked = (text: string) => `<|"|>${text}<|"|>`;
+    const texts = (...all: string[]) => all.map((text) => `x:${marked(text)}`);
+    expectCalls({ x: { type: "string", pattern: '^a"*$' } }, texts("a", 'a""'), [...texts("b", 'a\\"'), 'x:"a"']);
+    expectCalls({ x: { enum: ["a", 'b"', 1, null] } }, [...texts("a", 'b"'), "x:1", "x:null"], texts("c"));
+    expectCalls(
+      { x: { type: "string", minLength: 2, maxLength: 3 } },
+      texts("<|", "a\nb"),
+      texts("a", "abcd", '<|"|>'),
+    );
+    expectCalls({ x: {} }, [...texts("}"), `x:{a:[${marked("b")},-1.5,{}]}`], ["x:{'a':1}", "x:None"]);
+  });
+
+  test("are allowed as the template writes them, and read back as they were", () => {
+    let state = 3;
+    const random = (below: number) => {
+      state = (state * 1103515245 + 12345) % 2 ** 31;
+      return Math.floor((state / 2 ** 31) * below);
+    };
+    const pick = <T>(all: readonly T[]) => all[random(all.length)]!;
+    const names = ["a", "B", "c_d", "x-y", "first name", "größe", "$r", "1st", "null", "call"];
+    const texts = [
+      "",
+      "x",
+      "a,b",
+      "}",
+      "{",
+      "<|",
+      '"',
+      "\\n",
+      "\n",
+      "é😀",
+      ":",
+      "<tool_call|>",
+      "null",
+      "1",
+      " a ",
+      "|>",
+    ];
+    const value = (depth: number): unknown => {
+      const kinds: (() => unknown)[] = [
+        ...[() => null, () => random(2) === 0, () => random(1000) - 500, () => random(100) / 8],
+        () => pick(texts) + pick(texts),
+        () => Array.from({ length: random(4) }, () => value(depth + 1)),
+        () => given(depth + 1),
+      ];
+      return pick(depth > 3 ? kinds.slice(0, 5) : kinds)();
+    };
+    const given = (depth: number) =>
+      Object.fromEntries(Array.from({ length: random(4) }, () => [pick(names), value(depth)]));
+    const schemaOf = (one: unknown): object => {
+      if (one === null) return { type: "null" };
+      if (Array.isArray(one)) return { type: "array", items: one.length > 0 ? { anyOf: one.map(schemaOf) } : {} };
+      if (typeof one !== "object") return { type: typeof one };
+      const properties = Object.entries(one).map(([name, member]) => [name, schemaOf(member)]);
+      return { type: "object", properties: Object.fromEntries(properties), required: Object.keys(one) };
+    };
+    const source = readFileSync(new URL("../../../test/reference/templates/gemma4.jinja", import.meta.url), "utf8");
+    const template = compileChatTemplate(source);
+    for (let round = 0; round < 200; round++) {
+      const parameters = given(0);
+      const made = { id: "a", type: "function", function: { name: "ask", arguments: JSON.stringify(parameters) } };
+      const messages = [
+        { role: "user", content: "Go" },
+        { role: "assistant", content: null, tool_calls: [made] },
+      ];
+      const text = renderConversation(template, { messages, addGenerationPrompt: false });
+      const shown = text.slice(text.indexOf("<|tool_call>"), text.lastIndexOf("<|tool_response>"));
+      const { content, toolCalls } = parseToolCalls("gemma4", shown);
+      expect([content, toolCalls.map((one) => JSON.parse(one.arguments))], shown).toEqual(["", [parameters]]);
+      const { properties = {} } = schemaOf(parameters) as { properties?: Record<string, unknown> };
+      expect([shown, matches(grammarFor(properties), shown)]).toEqual([shown, true]);
+    }
+  });
+
+  test("have marks that are tokens where the vocabulary has them", () => {
+    const marks = ["<|tool_call>", "<tool_call|>", '<|"|>'];
+    const grammar = grammarFor({ x: { type: "string" } }, new Map(marks.map((mark, id) => [mark, id])));
+    const asTokens = (text: string) =>
+      marks.reduce((all, mark, id) => all.replaceAll(mark, String.fromCharCode(0xd800 + id)), text);
+    expect(matches(grammar, asTokens(call('x:<|"|>a<|"|>')))).toBe(true);
+    expect(matches(grammar, call('x:<|"|>a<|"|>'))).toBe(false);
+  });
+
+  test("have items that differ where these are written as in JSON", () => {
+    const of = (items: object) => ({ x: { type: "array", items, uniqueItems: true } });
+    expectCalls(of({ type: "integer" }), ["x:[1,2]"], ["x:[a]"]);
+    expectCalls(of({ enum: ["a", "b"] }), ['x:[<|"|>b<|"|>,<|"|>a<|"|>]'], ['x:[<|"|>b<|"|>,<|"|>b<|"|>]']);
+    for (const items of [{ type: "string" }, {}, { type: "array", items: { type: "integer" } }]) {
+      expect(() => grammarFor(of(items))).toThrow("not written as JSON");
+    }
+  });
 });
 
 test("Mistral's calls are a list where the template writes one", () => {

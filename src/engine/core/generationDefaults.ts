@@ -3,7 +3,15 @@ import { join } from "node:path";
 import { ggufGenerationConfig } from "../../gguf/ggufConfig.js";
 import { isGguf, readGguf } from "../../gguf/ggufFile.js";
 import { type SamplingName, samplingNumbers } from "../../samplingNumbers.js";
-import { type ChatTemplate, HARMONY_ENDS, HARMONY_MESSAGE_END, isHarmony, type Tokenizer } from "../../text/index.js";
+import {
+  type ChatTemplate,
+  GEMMA4_ENDS,
+  HARMONY_ENDS,
+  HARMONY_MESSAGE_END,
+  isGemma4,
+  isHarmony,
+  type Tokenizer,
+} from "../../text/index.js";
 import { JsonFields } from "../../weights/jsonFields.js";
 
 /** What a model folder says about sampling. */
@@ -53,9 +61,10 @@ export function withReplyEnds(
   template: Pick<ChatTemplate, "source"> | null,
   tokenizer: Pick<Tokenizer, "tokenToId">,
 ): GenerationDefaults {
-  if (template === null || !isHarmony(template.source)) return defaults;
-  const ends = HARMONY_ENDS.map((end) => tokenizer.tokenToId(end)).filter((id) => id !== null);
-  const messageEnd = tokenizer.tokenToId(HARMONY_MESSAGE_END);
+  const harmony = template !== null && isHarmony(template.source);
+  const known = harmony ? HARMONY_ENDS : template !== null && isGemma4(template.source) ? GEMMA4_ENDS : [];
+  const ends = known.map((end) => tokenizer.tokenToId(end)).filter((id) => id !== null);
+  const messageEnd = harmony ? tokenizer.tokenToId(HARMONY_MESSAGE_END) : null;
   const all = new Set([...defaults.eos_token_id, ...ends]);
   return { ...defaults, eos_token_id: [...all].filter((id) => id !== messageEnd) };
 }

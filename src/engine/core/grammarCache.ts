@@ -168,11 +168,16 @@ function thoughtMarkIds({ tokenizer }: BaseModel): number[] {
   return REASONING_TOKENS.map((mark) => tokenizer.tokenToId(mark)).filter((id) => id !== null);
 }
 
-/** The mark, or where that is no token, all that its spelling may begin with. */
-function firstTokens({ tokenizer }: BaseModel, { tokens, offsets }: VocabularyParts, mark: string): Int32Array {
+/** The mark, or the special token that it begins with, or else all that its spelling may begin with. */
+function firstTokens(
+  { tokenizer }: BaseModel,
+  { tokens, offsets, special }: VocabularyParts,
+  mark: string,
+): Int32Array {
   const opening = Buffer.from(mark);
-  const id = tokenizer.tokenToId(mark);
-  if (id !== null) return Int32Array.of(id);
+  const begins = (text: string) => text !== "" && mark.startsWith(text);
+  const id = tokenizer.tokenToId(mark) ?? special.find((one) => begins(tokenizer.tokenText(one)));
+  if (id !== undefined) return Int32Array.of(id);
   return Int32Array.from(offsets.subarray(0, -1).keys()).filter((token) => {
     const [from, to] = [offsets[token]!, offsets[token + 1]!];
     const shared = Math.min(to - from, opening.length);

@@ -96,6 +96,14 @@ export abstract class ProgramReader implements CallReader {
     return text;
   }
 
+  /** After a value of several stands a comma, unless it is the last one before `end`. */
+  protected *comma(end: string): Reading {
+    yield* this.skipSpace();
+    if (this.at(end)) return;
+    yield* this.expect(",");
+    yield* this.skipSpace();
+  }
+
   protected *expect(text: string): Reading {
     yield* this.expectEnd(text);
     yield* this.advance();

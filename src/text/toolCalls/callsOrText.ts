@@ -21,13 +21,19 @@ export class CallsOrText implements ToolParser {
     return this.calls.firstWhole;
   }
 
+  get isInCall(): boolean {
+    return this.state === "calls" && this.calls.isInCall;
+  }
+
   push(text: string): ToolDelta {
     if (this.state === "unknown") return this.begin(text);
     return this.state === "calls" ? this.calls.push(text) : content(text);
   }
 
   flush(): ToolDelta {
-    return this.state === "calls" ? this.calls.flush() : content(this.take());
+    if (this.state === "calls") return this.calls.flush();
+    this.state = "text";
+    return content(this.take());
   }
 
   private begin(text: string): ToolDelta {

@@ -31,6 +31,88 @@ const offered = new Map<string, unknown>([
   ["stop", {}],
 ]);
 
+describe("gemma4", () => {
+  const call = (given: string, name = "get_weather") => `<|tool_call>call:${name}{${given}}<tool_call|>`;
+  const text = (content: string) => `<|"|>${content}<|"|>`;
+  const expectCalls = (given: string, content: string, ...calls: [name: string, given: object][]) =>
+    expectTyped("gemma4", offered, given, content, ...calls);
+
+  it("finds calls and the text around them", () => {
+    expectParsed("gemma4", call(`city:${text("Łódź")},days:2`), "", ["get_weather", '{"city": "Łódź", "days": 2}']);
+    expectCalls(
+      `I look.\n\n${call("days:2")}${call("", "stop")} Done`,
+      "I look.\n\n Done",
+      ["get_weather", { days: 2 }],
+      ["stop", {}],
+    );
+    expectCalls("<|tool_call>call:stop{}call:stop{}", "", ["stop", {}], ["stop", {}]);
+    expectCalls("<|tool_call>call:stop{}\n<|tool_call> call: stop {}<tool_call|>", "", ["stop", {}], ["stop", {}]);
+    expectCalls('<|tool_call>{"name": "stop", "arguments": {}}<tool_call|>', "", ["stop", {}]);
+    expectParsed("gemma4", call("", "a.b-c/d:e"), "", ["a.b-c/d:e", "{}"]);
+    expectCalls(call("", "unknown"), call("", "unknown"));
+    for (const none of [
+      "a <|tool_call> b",
+      "<|tool_call>stop{}<tool_call|>",
+      "<|tool_call>call:{}",
+      "call:stop{}",
+      text(""),
+    ]) {
+      expectGathered("gemma4", none, none);
+    }
+  });
+
+  it("reads values of every kind, nested as they may be", () => {
+    const given = `a:null,b:true,c:false,d:-1.5e3,e:[],f:{},g:[1,${text("x")},[${text("")}],{h:${text("y")},i:{j:0}}]`;
+    const read = { a: null, b: true, c: false, d: -1500, e: [], f: {}, g: [1, "x", [""], { h: "y", i: { j: 0 } }] };
+    expectCalls(call(given), "", ["get_weather", read]);
+    expectCalls(call("a:None,b:True,c:False,d:.5,e:+1"), "", [
+      "get_weather",
+      { a: null, b: true, c: false, d: 0.5, e: 1 },
+    ]);
+    expectCalls(call(" a : 1 ,\n b : [ 1 , 2 , ] , "), "", ["get_weather", { a: 1, b: [1, 2] }]);
+  });
+
+  it("keeps what stands in a text as it is", () => {
+    for (const content of [
+      '"',
+      "\\n",
+      "a\nb",
+      "}<tool_call|>",
+      "<|tool_call>call:stop{}",
+      "<|",
+      '<|"',
+      '<<|"<',
+      "😀\u0000",
+      ":,[]{}",
+      '|>"|>',
+    ]) {
+      expectCalls(call(`city:${text(content)},days:1`), "", ["get_weather", { city: content, days: 1 }]);
+    }
+  });
+
+  it("takes names and texts in other quotation marks, or in none", () => {
+    expectCalls(call(`${text("city")}:${text("a")},"days":1`), "", ["get_weather", { city: "a", days: 1 }]);
+    expectCalls(call('city:"a\\"\\u00e9, b",x:"",y:"c\\d"'), "", ["get_weather", { city: 'a"é, b', x: "", y: "c\\d" }]);
+    expectCalls(call("city:New York ,first name:Ann,z:02134,w:1.2.3"), "", [
+      "get_weather",
+      { city: "New York", "first name": "Ann", z: "02134", w: "1.2.3" },
+    ]);
+  });
+
+  it("is content where a call ends too soon, and what there is of it where it streams", () => {
+    const whole = call(`city:${text("Rome")},tags:[${text("a")}]`);
+    for (let length = 1; length < whole.indexOf("}") + 1; length++) {
+      expectGathered("gemma4", whole.slice(0, length), whole.slice(0, length));
+    }
+    expectStreamed("gemma4", "<|tool_call>call:f", "<|tool_call>call:f");
+    expectStreamed("gemma4", `<|tool_call>call:f{a:<|"|>Ro<|"`, "", ["f", '{"a": "Ro']);
+    expectStreamed("gemma4", "<|tool_call>call:f{a:1,b", "", ["f", '{"a": 1, ']);
+    expectGathered("gemma4", call("a:"), call("a:"));
+    const deep = call(`a:${"[".repeat(100)}`);
+    expectGathered("gemma4", deep, deep);
+  });
+});
+
 describe("qwen3_coder", () => {
   const call = (name: string, ...parameters: [key: string, value: string][]) => {
     const written = parameters.map(([key, value]) => `<parameter=${key}>\n${value}\n</parameter>\n`);

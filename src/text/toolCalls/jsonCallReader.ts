@@ -165,7 +165,8 @@ export class JsonCallReader implements CallReader {
   }
 }
 
-function parsedString(json: string): string | null {
+/** null: it is no JSON string. */
+export function parsedString(json: string): string | null {
   try {
     const value: unknown = JSON.parse(json);
     return typeof value === "string" ? value : null;

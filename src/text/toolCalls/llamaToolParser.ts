@@ -20,6 +20,10 @@ export class LlamaToolParser implements ToolParser {
     return this.collector.firstWhole;
   }
 
+  get isInCall(): boolean {
+    return this.collector.isInCall;
+  }
+
   push(text: string): ToolDelta {
     let rest = text;
     while (rest !== "") rest = this.step(rest);
@@ -31,6 +35,7 @@ export class LlamaToolParser implements ToolParser {
     const isSeparator = this.collector.hasCalls && /^[\s;,]*$/.test(this.held);
     if (!isSeparator) this.collector.addContent(this.held);
     this.held = "";
+    if (this.state === "call") this.state = "text";
     return this.collector.take();
   }
 

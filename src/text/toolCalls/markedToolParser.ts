@@ -47,6 +47,10 @@ export class MarkedToolParser implements ToolParser {
     return this.collector.firstWhole;
   }
 
+  get isInCall(): boolean {
+    return this.collector.isInCall;
+  }
+
   push(text: string): ToolDelta {
     let rest = text;
     while (rest !== "") rest = this.step(rest);
@@ -56,6 +60,7 @@ export class MarkedToolParser implements ToolParser {
   flush(): ToolDelta {
     const { state, held } = this;
     this.held = "";
+    this.state = "text";
     // A comma that no call came after is nobody's.
     if (state === "start" || (state === "opening" && !/^\s*,/.test(held))) this.collector.addContent(held);
     else if (state === "call") this.collector.breakOff();

@@ -16,6 +16,17 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   null: "null",
 };
 
+/** What a constant or a number of Python or JSON is in JSON; null: the word is neither. */
+export function constantJson(word: string): string | null {
+  if (Object.hasOwn(CONSTANTS, word)) return CONSTANTS[word]!;
+  const number = word
+    .replaceAll("_", "")
+    .replace(/^\+/, "")
+    .replace(/^(-?)\./, "$10.")
+    .replace(/\.(?!\d)/, ".0");
+  return /^-?\d/.test(number) && isJson(number) ? number : null;
+}
+
 const ESCAPES: Readonly<Record<string, string>> = {
   ...{ n: "\n", t: "\t", r: "\r", b: "\b", f: "\f", a: "\x07", v: "\v", "0": "\0" },
   ...{ "\\": "\\", "'": "'", '"': '"', "\n": "" },
@@ -85,25 +96,8 @@ export class PythonCallReader extends ProgramReader {
     yield* this.advance();
   }
 
-  /** After a value stands a comma, unless it is the last one. */
-  private *comma(end: string): Reading {
-    yield* this.skipSpace();
-    if (this.at(end)) return;
-    yield* this.expect(",");
-    yield* this.skipSpace();
-  }
-
   private *constant(): Reading<string> {
-    const word = yield* this.word(/[\w.+-]/);
-    const constant = Object.hasOwn(CONSTANTS, word) ? CONSTANTS[word]! : null;
-    if (constant !== null) return constant;
-    const number = word
-      .replaceAll("_", "")
-      .replace(/^\+/, "")
-      .replace(/^(-?)\./, "$10.")
-      .replace(/\.(?!\d)/, ".0");
-    if (!/^-?\d/.test(number) || !isJson(number)) this.fail();
-    return number;
+    return constantJson(yield* this.word(/[\w.+-]/)) ?? this.fail();
   }
 
   private *string(): Reading {

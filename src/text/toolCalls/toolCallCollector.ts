@@ -18,8 +18,10 @@ export interface ToolDelta {
 export interface ToolParser {
   /** Index of the first call that has been read to its end and is valid; Infinity: there is none. */
   readonly firstWhole: number;
+  /** Whether the text so far ends inside of what may be a call. */
+  readonly isInCall: boolean;
   push(text: string): ToolDelta;
-  /** What was held back. */
+  /** What was held back. More text may follow, which stands apart. */
   flush(): ToolDelta;
 }
 
@@ -58,6 +60,11 @@ export class ToolCallCollector {
     return this.calls > 0;
   }
 
+  /** Whether a call is being read. */
+  get isInCall(): boolean {
+    return this.reader !== null;
+  }
+
   addContent(text: string): void {
     if (text !== "") this.content.push(text);
   }
@@ -90,6 +97,7 @@ export class ToolCallCollector {
   /** The call ends here, unfinished or not valid: it is content unless it has been handed out. */
   breakOff(): CallState {
     const state = this.announced ? "broken" : "content";
+    this.reader = null;
     if (state === "content") this.addContent(this.before + this.object);
     this.before = "";
     this.object = "";
@@ -103,6 +111,7 @@ export class ToolCallCollector {
       this.pieces.push({ index: this.calls++, name: reader.name!, arguments: reader.takeArguments() });
     }
     this.firstWhole = Math.min(this.firstWhole, this.calls - 1);
+    this.reader = null;
     this.before = "";
     this.object = "";
     return "call";

@@ -141,6 +141,7 @@ it("formats are recognised from what a template teaches", () => {
     gemma: "pythonic",
     deepseek: null,
     command_r_rag: null,
+    gemma4: "gemma4",
   };
   for (const [name, format] of Object.entries(formats)) expect(recogniseToolFormat(read(name)), name).toBe(format);
   expect(recogniseToolFormat("<tool_call>\n<function=f>\n<parameter=x> arguments")).toBe("qwen3_coder");
@@ -170,10 +171,13 @@ describe("whatever is written, there is a whole call streamed where there is one
     harmony: "<|channel|>commentary to=functions.f<|message|>",
   };
 
+  /** What only their calls are made of. */
+  const morePieces: Partial<Record<ToolFormat, string[]>> = { gemma4: ["call:f{", "x:1", "}"] };
+
   it.each(TOOL_FORMATS)("%s", (format) => {
     const { marks } = TOOL_SYNTAX[format];
     const beginning = beginnings[format] ?? marks[0];
-    const all = [...marks, ...pieces];
+    const all = [...marks, ...(morePieces[format] ?? []), ...pieces];
     let count = 0;
     for (let number = 0; number < all.length ** 4; number += 11) {
       const at = (place: number) => all[Math.floor(number / all.length ** place) % all.length]!;
@@ -190,6 +194,7 @@ const long = "y".repeat(200_000);
 const space = " ".repeat(20_000);
 const longCalls: Record<ToolFormat, string> = {
   harmony: `${"<|channel|>commentary<|message|>".repeat(3_000)}${space}<|channel|>commentary to=functions.f<|message|>${space}{"x": "${long}"}`,
+  gemma4: `${"<|tool_call>".repeat(3_000)}${space}call:f{x:<|"|>${long}<|"|>}`,
   hermes: `${"<tool_call>".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}`,
   llama3: `${"<tool_call>".repeat(3_000)}${space}{"name": "f", "arguments": {"x": "${long}"}}`,
   qwen3_coder: `${"<tool_call>".repeat(3_000)}${space}<function=f><parameter=x>${long}</parameter></function>`,

@@ -1,8 +1,11 @@
 // How models write tool calls: one entry per format, with all that the rest of the engine asks about it.
 
+import { GEMMA4_QUOTE } from "../../gemma4Quote.js";
 import type { ToolFormat } from "../../toolFormats.js";
+import { GEMMA4_ENDS } from "../gemma4.js";
 import { HARMONY_MARKS, HARMONY_TEXTS, HarmonyParser, isHarmony } from "../harmony.js";
 import type { CallReader } from "./callReader.js";
+import { GEMMA4_CALL, Gemma4CallReader } from "./gemma4CallReader.js";
 import { JsonCallReader } from "./jsonCallReader.js";
 import { LlamaToolParser, PYTHON_TAG } from "./llamaToolParser.js";
 import { type MarkedCalls, MarkedToolParser } from "./markedToolParser.js";
@@ -17,7 +20,7 @@ export interface CallTexts {
   /** What stands before a call's arguments. */
   head(name: string): string;
   /** How arguments are written: a style of structural tags. */
-  style: "json_arguments" | "qwen_xml" | "python";
+  style: "json_arguments" | "qwen_xml" | "python" | "gemma4";
   tail: string;
   between: string | null;
   close: string;
@@ -36,6 +39,8 @@ export interface ToolSyntax {
   /** Where each part of an answer says whether it is a call: reads one whose text has a form, whatever that holds. */
   callsOrTextParser?(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
 }
+
+const GEMMA4_CALL_OPEN = "<|tool_call>";
 
 const quotedName = (name: string): string => JSON.stringify(name).slice(1, -1);
 
@@ -73,6 +78,29 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
     }),
     parser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered }),
     callsOrTextParser: (asTheyCome, offered) => new HarmonyParser({ asTheyCome, offered, isFormed: true }),
+  },
+
+  /** `<|tool_call>call:name{key:<|"|>text<|"|>,n:1}<tool_call|>`, any number: Gemma 4. */
+  gemma4: {
+    isTaughtBy: (source) => source.includes(GEMMA4_CALL_OPEN),
+    ...marked(
+      {
+        ...{ opens: [GEMMA4_CALL_OPEN], closes: ["<tool_call|>"], lists: false, lines: true },
+        reader: (_, first) => (first === "{" ? new JsonCallReader() : new Gemma4CallReader()),
+      },
+      [GEMMA4_QUOTE],
+    ),
+    // What the tool answers follows in the same turn.
+    end: GEMMA4_ENDS[1],
+    texts: () => ({
+      ...{
+        open: "",
+        head: (name) => `${GEMMA4_CALL_OPEN}${GEMMA4_CALL}${name}`,
+        style: "gemma4",
+        tail: "<tool_call|>",
+      },
+      ...{ between: "", close: "" },
+    }),
   },
 
   /** `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3.5, Qwen3-Coder. */

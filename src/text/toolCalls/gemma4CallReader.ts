@@ -1,0 +1,108 @@
+// `call:name{key:<|"|>text<|"|>,n:1,list:[true,{a:null}]}`: Gemma 4. Texts stand between marks as they are, names without.
+
+import { GEMMA4_QUOTE } from "../../gemma4Quote.js";
+import { ProgramReader, type Reading } from "./callReader.js";
+import { parsedString } from "./jsonCallReader.js";
+import { constantJson } from "./pythonCallReader.js";
+import { heldLength } from "./tagSearch.js";
+
+export const GEMMA4_CALL = "call:";
+
+/** Values nested deeper than this are no arguments of a function. */
+const MAX_DEPTH = 64;
+
+/** Names and texts may stand in JSON's quotation marks, and texts that are one word or more in none: models write both at times. */
+export class Gemma4CallReader extends ProgramReader {
+  protected *read(): Reading {
+    yield* this.expect(GEMMA4_CALL);
+    yield* this.skipSpace();
+    const name = yield* this.word(/[^\s{}[\]<>"]/);
+    yield* this.skipSpace();
+    if (name === "" || !this.at("{")) this.fail();
+    this.name = name;
+    yield* this.object(0);
+  }
+
+  /** Ends at its last character, as a list does. */
+  private *object(depth: number): Reading {
+    this.give("{");
+    yield* this.advance();
+    yield* this.skipSpace();
+    for (let first = true; !this.at("}"); first = false) {
+      if (!first) this.give(", ");
+      yield* this.memberName();
+      this.give(": ");
+      yield* this.skipSpace();
+      yield* this.value(depth + 1);
+      yield* this.comma("}");
+    }
+    this.give("}");
+  }
+
+  private *list(depth: number): Reading {
+    this.give("[");
+    yield* this.advance();
+    yield* this.skipSpace();
+    for (let first = true; !this.at("]"); first = false) {
+      if (!first) this.give(", ");
+      yield* this.value(depth + 1);
+      yield* this.comma("]");
+    }
+    this.give("]");
+  }
+
+  /** With the colon behind it. */
+  private *memberName(): Reading {
+    if (this.at("<")) yield* this.markedText();
+    else if (this.at('"')) yield* this.quotedText();
+    else {
+      const name = (yield* this.word(/[^:,{}[\]<"\n]/)).trimEnd();
+      if (name === "") this.fail();
+      this.give(JSON.stringify(name));
+    }
+    yield* this.skipSpace();
+    yield* this.expect(":");
+  }
+
+  private *value(depth: number): Reading {
+    if (depth > MAX_DEPTH) this.fail();
+    if (this.at("<")) yield* this.markedText();
+    else if (this.at('"')) yield* this.quotedText();
+    else if (this.at("{") || this.at("[")) {
+      yield* this.at("{") ? this.object(depth) : this.list(depth);
+      yield* this.advance();
+    } else {
+      const word = (yield* this.word(/[^,{}[\]<]/)).trimEnd();
+      if (word === "") this.fail();
+      this.give(constantJson(word) ?? JSON.stringify(word));
+    }
+  }
+
+  private *markedText(): Reading {
+    yield* this.expect(GEMMA4_QUOTE);
+    this.give('"');
+    for (let held = this.current; held !== GEMMA4_QUOTE; held += this.current) {
+      const certain = held.length - heldLength(held, [GEMMA4_QUOTE]);
+      this.giveText(held.slice(0, certain));
+      held = held.slice(certain);
+      yield* this.advance();
+    }
+    this.endText();
+    this.give('"');
+    yield* this.advance();
+  }
+
+  private *quotedText(): Reading {
+    let text = "";
+    do {
+      const escapes = this.at("\\");
+      text += this.current;
+      yield* this.advance();
+      if (!escapes) continue;
+      text += this.current;
+      yield* this.advance();
+    } while (!this.at('"'));
+    yield* this.advance();
+    this.give(JSON.stringify(parsedString(`${text}"`) ?? text.slice(1)));
+  }
+}
