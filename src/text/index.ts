@@ -5,7 +5,7 @@ export type { TemplateInput } from "../jinja/input.js";
 export { TOOL_FORMATS, type ToolFormat } from "../toolFormats.js";
 export { type Conversation, renderConversation } from "./conversation.js";
 export * from "./errors.js";
-export { GEMMA4_ENDS, isGemma4 } from "./gemma4.js";
+export { GEMMA4_ENDS, GEMMA4_MARKS, isGemma4 } from "./gemma4.js";
 export {
   begunMessage,
   HARMONY_ENDS,
@@ -16,6 +16,7 @@ export {
 } from "./harmony.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export {
+  GEMMA4_REASONING,
   HARMONY_REASONING,
   isInsideReasoning,
   openThoughtIn,

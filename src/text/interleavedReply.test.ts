@@ -5,6 +5,8 @@ import { createReplyParser, parseReply, type ReplyStart, type ReplySyntax } from
 const format = recogniseReasoning("<|turn>")!;
 const offeredTools = new Map<string, unknown>([["f", {}]]);
 const syntax: ReplySyntax = { reasoning: format, toolFormat: "gemma4", offeredTools };
+const SIGN = "\ud800";
+const withSigns: ReplySyntax = { ...syntax, specialTokenSign: SIGN };
 const NOTHING: ReplyStart = { thought: null, begun: null };
 
 function streamed(text: string, size: number, start = NOTHING, how = syntax, asTheyCome = true) {
@@ -87,51 +89,74 @@ describe("a reply that may think again", () => {
     }
   });
 
+  it("has marks that are tokens apart from the same texts", () => {
+    const expectSigned = (text: string, reasoning: string, content: string, calls: string[] = []) => {
+      const expected = { reasoning, content, toolCalls: calls.map((given) => ({ name: "f", arguments: given })) };
+      // Where a mark is a token a sign is written, here "§".
+      const signed = text.replaceAll("§", SIGN);
+      expect(parseReply(signed, withSigns), text).toEqual(expected);
+      for (const size of [1, 2, 3, 7])
+        expect(streamed(signed, size, NOTHING, withSigns, false), text).toEqual(expected);
+    };
+    const marks = '<|channel>thought\n<channel|> <|tool_call>call:f{}<tool_call|> <|"|>';
+    expectSigned(`§<|channel>thought\n${marks}§<channel|>${marks}`, marks, marks);
+    const given = JSON.stringify({ x: marks }).replace(":", ": ");
+    expectSigned(`§<|tool_call>call:f{x:§<|"|>${marks}§<|"|>}§<tool_call|>`, "", "", [given]);
+    expectSigned('§<|tool_call>call:f{§<|"|>x§<|"|>:1,y:[a𐀀,§<|"|>𐀀§<|"|>]}', "", "", ['{"x": 1, "y": ["a𐀀", "𐀀"]}']);
+    // No text of a call holds them.
+    expectSigned('§<|tool_call>call:f{x:§<|"|>a}§<tool_call|>B.', "", '<|tool_call>call:f{x:<|"|>a}<tool_call|>B.');
+    expectSigned(
+      '§<|tool_call>call:f{x:§<|"|>a}§<|channel>thought\nHm.§<channel|>B.',
+      "Hm.",
+      '<|tool_call>call:f{x:<|"|>a}\n\nB.',
+    );
+    expectSigned("§<|tool_call>call:f{x:a§<|image|>}", "", "<|tool_call>call:f{x:a<|image|>}");
+    expectSigned("Hi.§<|image|>§<channel|> Ho.", "", "Hi.<|image|> Ho.");
+    const formed = { ...withSigns, isFormed: true, beginnings: ["<|tool_call>call:f"] };
+    const text = JSON.stringify([marks]);
+    expect(streamed(`${SIGN}<|channel>thought\nHm.${SIGN}<channel|>${text}`, 3, NOTHING, formed)).toEqual({
+      ...{ reasoning: "Hm.", content: text, toolCalls: [] },
+    });
+    const called = `${SIGN}<|tool_call>call:f{x:1}${SIGN}<tool_call|>`;
+    expect(streamed(called, 3, NOTHING, formed).toolCalls).toEqual([{ name: "f", arguments: '{"x": 1}' }]);
+  });
+
   it("is read alike however it is cut, and nothing that is said is lost", () => {
-    const pieces = [
-      ...[
-        "<|channel>thought",
-        "\n",
-        "<channel|>",
-        "<|tool_call>",
-        "call:f{",
-        "x:",
-        '<|"|>',
-        "}",
-        "<tool_call|>",
-        "[",
-        "]",
-        ",",
-      ],
-      ...[
-        "<",
-        "|",
-        '"',
-        "1",
-        " ",
-        "a",
-        "é😀",
-        "\ud800",
-        "{",
-        "call:g{}",
-        ":",
-        "\\",
-        '{"name": "f"',
-        "<|channel>",
-        "null",
-      ],
+    const marks = ["<|channel>thought", "<channel|>", "<|tool_call>", '<|"|>', "<tool_call|>"];
+    const others = [
+      "\n",
+      "call:f{",
+      "x:",
+      "}",
+      "[",
+      "]",
+      ",",
+      "<",
+      "|",
+      '"',
+      "1",
+      " ",
+      "a",
+      "é😀",
+      "{",
+      ":",
+      "\\",
+      "null",
     ];
+    const more = [SIGN, "call:g{}", '{"name": "f"', "<|channel>", "<|image|>", "𐀀"];
+    const pieces = [...marks, ...marks.map((mark) => SIGN + mark), ...others, ...more];
     let state = 7;
     const random = (below: number) => {
       state = (state * 1103515245 + 12345) % 2 ** 31;
       return Math.floor((state / 2 ** 31) * below);
     };
-    for (let round = 0; round < 4000; round++) {
+    for (let round = 0; round < 6000; round++) {
+      const how = round % 2 === 0 ? syntax : withSigns;
       const text = Array.from({ length: 1 + random(14) }, () => pieces[random(pieces.length)]).join("");
       const start = random(4) === 0 ? { thought: random(2) === 0 ? "" : "Hm", begun: null } : NOTHING;
       for (const asTheyCome of [true, false]) {
-        const whole = streamed(text, text.length, start, syntax, asTheyCome);
-        for (const size of [1, 2, 5]) expect(streamed(text, size, start, syntax, asTheyCome), text).toEqual(whole);
+        const whole = streamed(text, text.length, start, how, asTheyCome);
+        for (const size of [1, 2, 5]) expect(streamed(text, size, start, how, asTheyCome), text).toEqual(whole);
         if (asTheyCome) continue;
         for (const made of whole.toolCalls) expect(typeof JSON.parse(made.arguments), text).toBe("object");
         // Without calls every letter is said or thought.
@@ -141,5 +166,6 @@ describe("a reply that may think again", () => {
   });
 });
 
-/** But for marks and white space. */
-const letters = (text: string) => [...text.replace(/<\|channel>thought|<channel\|>|\s/g, "")].sort().join("");
+/** But for marks, signs and white space. */
+const letters = (text: string) =>
+  [...text.replace(/\ud800(?![\udc00-\udfff])/g, "").replace(/<\|channel>thought|<channel\|>|\s/g, "")].sort().join("");

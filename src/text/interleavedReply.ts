@@ -11,12 +11,18 @@ export interface InterleavedDelta extends ReasoningDelta {
   toolCalls: ToolCallPiece[];
 }
 
-/** Takes a reply apart as its text comes, however it is cut. Marks of thoughts are text within a call; elsewhere one that closes none is nothing. */
+/**
+ * Takes a reply apart as its text comes, however it is cut. Within a call marks of thoughts are text, unless a `sign` tells that
+ * they are tokens; elsewhere one that closes none is nothing.
+ */
 export class InterleavedReply {
   /** More thoughts may come. */
   readonly isAnswering = false;
   private thoughts: ReasoningParser;
   private readonly marks: readonly string[];
+  private readonly mark: RegExp;
+  /** Marks are tokens, which no text of a call is. */
+  private readonly areCertain: boolean;
   /** What may be the beginning of a mark. */
   private tail = "";
   private delta: InterleavedDelta = { reasoning: "", content: "", toolCalls: [] };
@@ -28,9 +34,12 @@ export class InterleavedReply {
     private readonly format: ReasoningFormat,
     startsInside: boolean | "midway",
     private readonly calls: ToolParser | null,
+    sign: string,
   ) {
     this.thoughts = new ReasoningParser({ format, startsInside });
     this.marks = [...format.opens, ...format.closes];
+    this.mark = new RegExp(this.marks.map((mark) => mark.replace(/[\\^$.|?+()[\]{}]/g, "\\$&")).join("|"));
+    this.areCertain = sign !== "";
   }
 
   get firstWhole(): number {
@@ -58,11 +67,11 @@ export class InterleavedReply {
   /** Up to the mark that opens thoughts again; gives what stands behind it, or null where none does. */
   private readAnswer(text: string): string | null {
     let rest = this.tail + text;
-    for (let next = firstMark(rest, this.marks); next !== null; next = firstMark(rest, this.marks)) {
-      const { mark, at } = next;
-      this.say(rest.slice(0, at));
-      rest = rest.slice(at + mark.length);
-      if (this.calls?.isInCall) this.say(mark);
+    for (let next = this.mark.exec(rest); next !== null; next = this.mark.exec(rest)) {
+      const { 0: mark, index } = next;
+      this.say(rest.slice(0, index));
+      rest = rest.slice(index + mark.length);
+      if (this.calls?.isInCall && !this.areCertain) this.say(mark);
       else if (this.format.opens.includes(mark)) {
         this.thinkAgain();
         return rest;
@@ -104,9 +113,4 @@ export class InterleavedReply {
     this.delta = { reasoning: "", content: "", toolCalls: [] };
     return delta;
   }
-}
-
-function firstMark(text: string, marks: readonly string[]): { mark: string; at: number } | null {
-  const found = marks.map((mark) => ({ mark, at: text.indexOf(mark) })).filter(({ at }) => at >= 0);
-  return found.length === 0 ? null : found.reduce((a, b) => (b.at < a.at ? b : a));
 }

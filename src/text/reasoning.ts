@@ -31,7 +31,7 @@ export const HARMONY_REASONING: ReasoningFormat = {
   messages: { next: HARMONY_TEXTS.next, answers: HARMONY_TEXTS.answers },
 };
 
-const GEMMA4_REASONING: ReasoningFormat = {
+export const GEMMA4_REASONING: ReasoningFormat = {
   ...{ opens: [GEMMA4_THOUGHTS.open], closes: [GEMMA4_THOUGHTS.close] },
   ...{ again: true, gap: "" },
 };

@@ -32,7 +32,7 @@ export interface ReplySyntax {
   beginnings?: readonly string[] | null;
   /** What is said has a form, if it is no call. Default false. */
   isFormed?: boolean;
-  /** Stands before each special token of the text; of replies that are messages. Default "". */
+  /** Stands before each special token of the text; of gpt-oss's and Gemma 4's replies. Default "". */
   specialTokenSign?: string;
 }
 
@@ -65,14 +65,46 @@ export function createReplyParser(
   if (isHarmony && toolFormat === "harmony") return harmony(offeredTools);
   const calls = (): ToolParser | null => {
     if (toolFormat === null) return null;
-    if (beginnings === null || offeredTools === null) return createToolParser(toolFormat, asTheyCome, offeredTools);
-    return createCallsOrTextParser(toolFormat, asTheyCome, offeredTools, beginnings);
+    if (beginnings === null || offeredTools === null)
+      return createToolParser(toolFormat, asTheyCome, offeredTools, sign);
+    return createCallsOrTextParser(toolFormat, asTheyCome, offeredTools, beginnings, sign);
   };
   if (isHarmony) return new ThoughtsThenAnswer(harmony("none"), calls());
   const startsInside = thought === null ? false : thought.trim() === "" ? true : "midway";
-  if (reasoning?.again && !isFormed) return new InterleavedReply(reasoning, startsInside, calls());
-  const thoughts = reasoning === null ? null : new ReasoningParser({ startsInside, format: reasoning });
-  return new ThoughtsThenAnswer(thoughts, calls());
+  const format = reasoning && signed(reasoning, sign);
+  if (format?.again && !isFormed) return withoutSigns(new InterleavedReply(format, startsInside, calls(), sign), sign);
+  const thoughts = format === null ? null : new ReasoningParser({ startsInside, format });
+  return withoutSigns(new ThoughtsThenAnswer(thoughts, calls()), sign);
+}
+
+/** The format of texts in which each mark begins with a special token. */
+function signed(format: ReasoningFormat, sign: string): ReasoningFormat {
+  const marks = ([first, ...more]: readonly [string, ...string[]]): [string, ...string[]] => [
+    sign + first,
+    ...more.map((mark) => sign + mark),
+  ];
+  return { ...format, opens: marks(format.opens), closes: marks(format.closes) };
+}
+
+/** What `parser` reads, without signs that are left of tokens that are no marks. */
+function withoutSigns(parser: ReplyParser, sign: string): ReplyParser {
+  if (sign === "") return parser;
+  const strays = new RegExp(`${sign}(?![\\udc00-\\udfff])`, "g");
+  const cleared = ({ reasoning, content, toolCalls }: ReplyPieces): ReplyPieces => ({
+    reasoning: reasoning.replace(strays, ""),
+    content: content.replace(strays, ""),
+    toolCalls: toolCalls.map((piece) => ({ ...piece, arguments: piece.arguments.replace(strays, "") })),
+  });
+  return {
+    get isAnswering() {
+      return parser.isAnswering;
+    },
+    get firstWhole() {
+      return parser.firstWhole;
+    },
+    push: (text) => cleared(parser.push(text)),
+    flush: () => cleared(parser.flush()),
+  };
 }
 
 class ThoughtsThenAnswer implements ReplyParser {

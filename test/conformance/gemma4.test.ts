@@ -79,6 +79,24 @@ const wanders: Partial<BigramModel> = {
   },
 };
 
+/** Speaks of marks, which it spells. */
+const spells: Partial<BigramModel> = {
+  ...common,
+  pieces: [...pieces, "{text:", "}", "<tool_", "call|> <|channel>thought <chan", "nel|>"],
+  odds: {
+    "\n": { "<tool_": 0.6, "<|tool_call>": 0.4 },
+    "<|tool_call>": { "call:say": 1 },
+    "call:say": { "{text:": 1 },
+    "{text:": { '<|"|>': 1 },
+    '<|"|>': { "<tool_": 1 },
+    "<tool_": { "call|> <|channel>thought <chan": 1 },
+    "call|> <|channel>thought <chan": { "nel|>": 1 },
+    "nel|>": { '<|"|>': 0.4, "<turn|>": 0.6 },
+    "}": { "<tool_call|>": 1 },
+    "<tool_call|>": { "<|tool_response>": 1 },
+  },
+};
+
 let served: Served;
 let ids: Record<string, number>;
 let folder: string;
@@ -87,6 +105,7 @@ beforeAll(async () => {
     scriptedModel("answers", answers),
     scriptedModel("calls", calls),
     scriptedModel("wanders", wanders),
+    scriptedModel("spells", spells),
   ]);
   ids = models[0].ids;
   folder = models[0].model.path;
@@ -199,6 +218,16 @@ describe("chat completions", () => {
     expect(streamedCalls(await served.chunks({ model: "calls", tools, max_tokens: 4 }))).toEqual([["add", '{"a": ']]);
   });
 
+  test("may speak of marks", async () => {
+    const spelled = "<tool_call|> <|channel>thought <channel|>";
+    expect((await reply({ model: "spells", tools })).message).toMatchObject({ content: spelled, reasoning: null });
+    const { message } = await reply({ model: "spells", tools, tool_choice: "required" });
+    expect(plainCalls(message.tool_calls)).toEqual([["say", JSON.stringify({ text: spelled }).replace(":", ": ")]]);
+    expect(message).toMatchObject({ content: null, reasoning: null });
+    const stopped = await reply({ model: "spells", stop: ["<|channel>"] });
+    expect(stopped).toMatchObject({ message: { content: "<tool_call|> " }, stop_reason: "<|channel>" });
+  });
+
   test("are one of several choices", async () => {
     const chunks = await served.chunks({ model: "calls", tools, n: 3 });
     for (const index of [0, 1, 2]) expect(streamedCalls(chunks, index)).toEqual([["add", '{"a": 5}']]);
@@ -210,9 +239,7 @@ describe("chat completions", () => {
     const kinds = new Set<string>();
     for (let seed = 0; seed < 60; seed++) {
       const { message, finish_reason } = await reply({ model: "wanders", tools, temperature: 1, seed, max_tokens: 60 });
-      // A text that nothing ends holds all that follows.
-      if (!message.content?.includes("<|tool_call>"))
-        expect(message.content ?? "").not.toMatch(/<\|channel>|<channel\|>/);
+      expect(message.content ?? "").not.toMatch(/<\|channel>|<channel\|>/);
       if (message.tool_calls === undefined) expect(finish_reason).not.toBe("tool_calls");
       for (const [name, given] of plainCalls(message.tool_calls))
         expect([name, typeof JSON.parse(given!)]).toEqual([name, "object"]);

@@ -4,6 +4,8 @@ import { ValidationError } from "../../errors.js";
 import type { ChatRequest } from "../../schemas/chat.js";
 import {
   type ChatTemplate,
+  GEMMA4_MARKS,
+  GEMMA4_REASONING,
   HARMONY_MARKS,
   HARMONY_REASONING,
   type OfferedTools,
@@ -89,10 +91,17 @@ export function planReply(
     isFormed: form !== null && (choice === "none" || choice === "auto"),
     onlyOneCall: !several,
     needsSpecialTokens: marks(reasoning, toolFormat).some(isSpecial),
-    specialTokenSign: reasoning?.messages !== undefined && HARMONY_MARKS.every(isSpecial) ? SIGN : "",
+    specialTokenSign: signedMarks(reasoning, toolFormat)?.every(isSpecial) ? SIGN : "",
     heads,
     heldCalls: isHeld ? heldCalls(request, choice, toolFormat, template.source, several, heads) : null,
   };
+}
+
+/** The marks of replies whose parsers tell them from the same texts in what is said; null: it is another parser. */
+function signedMarks(reasoning: ReasoningFormat | null, toolFormat: ToolFormat | null): readonly string[] | null {
+  if (reasoning?.messages !== undefined) return HARMONY_MARKS;
+  const areGemma4s = reasoning === GEMMA4_REASONING && (toolFormat === null || toolFormat === "gemma4");
+  return areGemma4s ? GEMMA4_MARKS : null;
 }
 
 /** The first half of a character, which no text of tokens holds alone. */

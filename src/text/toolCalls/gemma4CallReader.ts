@@ -11,8 +11,19 @@ export const GEMMA4_CALL = "call:";
 /** Values nested deeper than this are no arguments of a function. */
 const MAX_DEPTH = 64;
 
+/** The first half of a character without its second one. */
+const LONE_HALF = /[\ud800-\udbff](?![\udc00-\udfff])/;
+
 /** Names and texts may stand in JSON's quotation marks, and texts that are one word or more in none: models write both at times. */
 export class Gemma4CallReader extends ProgramReader {
+  private readonly quote: string;
+
+  /** `sign`: as of `createToolParser`; no other token than the quotation mark stands in a call. */
+  constructor(private readonly sign: string) {
+    super();
+    this.quote = sign + GEMMA4_QUOTE;
+  }
+
   protected *read(): Reading {
     yield* this.expect(GEMMA4_CALL);
     yield* this.skipSpace();
@@ -53,12 +64,12 @@ export class Gemma4CallReader extends ProgramReader {
 
   /** With the colon behind it. */
   private *memberName(): Reading {
-    if (this.at("<")) yield* this.markedText();
+    if (this.at(this.quote[0]!)) yield* this.markedText();
     else if (this.at('"')) yield* this.quotedText();
     else {
       const name = (yield* this.word(/[^:,{}[\]<"\n]/)).trimEnd();
       if (name === "") this.fail();
-      this.give(JSON.stringify(name));
+      this.give(JSON.stringify(this.textOf(name)));
     }
     yield* this.skipSpace();
     yield* this.expect(":");
@@ -66,7 +77,7 @@ export class Gemma4CallReader extends ProgramReader {
 
   private *value(depth: number): Reading {
     if (depth > MAX_DEPTH) this.fail();
-    if (this.at("<")) yield* this.markedText();
+    if (this.at(this.quote[0]!)) yield* this.markedText();
     else if (this.at('"')) yield* this.quotedText();
     else if (this.at("{") || this.at("[")) {
       yield* this.at("{") ? this.object(depth) : this.list(depth);
@@ -74,16 +85,17 @@ export class Gemma4CallReader extends ProgramReader {
     } else {
       const word = (yield* this.word(/[^,{}[\]<]/)).trimEnd();
       if (word === "") this.fail();
-      this.give(constantJson(word) ?? JSON.stringify(word));
+      this.give(constantJson(word) ?? JSON.stringify(this.textOf(word)));
     }
   }
 
   private *markedText(): Reading {
-    yield* this.expect(GEMMA4_QUOTE);
+    const { quote } = this;
+    yield* this.expect(quote);
     this.give('"');
-    for (let held = this.current; held !== GEMMA4_QUOTE; held += this.current) {
-      const certain = held.length - heldLength(held, [GEMMA4_QUOTE]);
-      this.giveText(held.slice(0, certain));
+    for (let held = this.current; held !== quote; held += this.current) {
+      const certain = held.length - heldLength(held, [quote]);
+      this.giveText(held.startsWith(this.sign) ? this.textOf(held.slice(0, certain)) : held.slice(0, certain));
       held = held.slice(certain);
       yield* this.advance();
     }
@@ -103,6 +115,11 @@ export class Gemma4CallReader extends ProgramReader {
       yield* this.advance();
     } while (!this.at('"'));
     yield* this.advance();
-    this.give(JSON.stringify(parsedString(`${text}"`) ?? text.slice(1)));
+    this.give(JSON.stringify(this.textOf(parsedString(`${text}"`) ?? text.slice(1))));
+  }
+
+  /** Without tokens. */
+  private textOf(text: string): string {
+    return this.sign !== "" && LONE_HALF.test(text) ? this.fail() : text;
   }
 }

@@ -19,14 +19,16 @@ export function recogniseToolFormat(templateSource: string): ToolFormat | null {
 /**
  * `asTheyCome`: calls are handed out while they are written, so that one that is cut off keeps the arguments it has. Otherwise
  * a call comes in one piece, once it is whole and valid JSON; what never gets there is content as it stands, and so is what
- * names a function beside those `offered` (null: any may be called).
+ * names a function beside those `offered` (null: any may be called). `sign`: the first half of a character, without its second
+ * one, stands before each special token of the text, and what looks like a mark without it is text; only of Gemma 4's calls.
  */
 export function createToolParser(
   format: ToolFormat,
   asTheyCome: boolean,
   offered: OfferedTools | null = null,
+  sign = "",
 ): ToolParser {
-  return TOOL_SYNTAX[format].parser(asTheyCome, offered);
+  return TOOL_SYNTAX[format].parser(asTheyCome, offered, sign);
 }
 
 /**
@@ -38,10 +40,15 @@ export function createCallsOrTextParser(
   asTheyCome: boolean,
   offered: OfferedTools,
   beginnings: readonly string[],
+  sign = "",
 ): ToolParser {
   const ofItsOwn = TOOL_SYNTAX[format].callsOrTextParser?.(asTheyCome, offered);
   if (ofItsOwn !== undefined) return ofItsOwn;
   // What begins as JSON does may go on as another JSON text than a call.
   const isCertain = beginnings.every((beginning) => !beginning.startsWith("{"));
-  return new CallsOrText(createToolParser(format, asTheyCome && isCertain, offered), beginnings);
+  const calls = createToolParser(format, asTheyCome && isCertain, offered, sign);
+  return new CallsOrText(
+    calls,
+    beginnings.map((beginning) => sign + beginning),
+  );
 }

@@ -35,12 +35,18 @@ export interface ToolSyntax {
   end?: string;
   /** What the template writes, where it has a choice. */
   texts(templateSource: string): CallTexts;
-  parser(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
+  /** `sign`: as of `createToolParser`. */
+  parser(asTheyCome: boolean, offered: OfferedTools | null, sign?: string): ToolParser;
   /** Where each part of an answer says whether it is a call: reads one whose text has a form, whatever that holds. */
   callsOrTextParser?(asTheyCome: boolean, offered: OfferedTools | null): ToolParser;
 }
 
-const GEMMA4_CALL_OPEN = "<|tool_call>";
+const [GEMMA4_CALL_OPEN, GEMMA4_CALL_CLOSE] = ["<|tool_call>", "<tool_call|>"] as const;
+
+const gemma4Calls = (sign: string): MarkedCalls => ({
+  ...{ opens: [sign + GEMMA4_CALL_OPEN], closes: [sign + GEMMA4_CALL_CLOSE], lists: false, lines: true },
+  reader: (_, first) => (first === "{" ? new JsonCallReader() : new Gemma4CallReader(sign)),
+});
 
 const quotedName = (name: string): string => JSON.stringify(name).slice(1, -1);
 
@@ -83,13 +89,8 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
   /** `<|tool_call>call:name{key:<|"|>text<|"|>,n:1}<tool_call|>`, any number: Gemma 4. */
   gemma4: {
     isTaughtBy: (source) => source.includes(GEMMA4_CALL_OPEN),
-    ...marked(
-      {
-        ...{ opens: [GEMMA4_CALL_OPEN], closes: ["<tool_call|>"], lists: false, lines: true },
-        reader: (_, first) => (first === "{" ? new JsonCallReader() : new Gemma4CallReader()),
-      },
-      [GEMMA4_QUOTE],
-    ),
+    marks: [GEMMA4_CALL_OPEN, GEMMA4_CALL_CLOSE, GEMMA4_QUOTE],
+    parser: (asTheyCome, offered, sign = "") => new MarkedToolParser(gemma4Calls(sign), asTheyCome, offered),
     // What the tool answers follows in the same turn.
     end: GEMMA4_ENDS[1],
     texts: () => ({
@@ -97,7 +98,7 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
         open: "",
         head: (name) => `${GEMMA4_CALL_OPEN}${GEMMA4_CALL}${name}`,
         style: "gemma4",
-        tail: "<tool_call|>",
+        tail: GEMMA4_CALL_CLOSE,
       },
       ...{ between: "", close: "" },
     }),
