@@ -42,6 +42,19 @@ it("reads all that a file says of YaRN, or refuses it", () => {
   }
 });
 
+it("refuses more layers than there can be before it lists them", () => {
+  const own = Object.entries(sizes)
+    .filter(([key]) => key.startsWith("qwen2.") && !key.includes("scaling"))
+    .map(([key, value]) => [key.replace("qwen2", "gemma3"), value] as const);
+  for (const layers of [2 ** 32 - 1, 2 ** 26, 0, -1, 1.5, Number.NaN]) {
+    const keys = { "general.architecture": "gemma3", "gemma3.block_count": layers };
+    const metadata = new Map<string, GgufValue>(Object.entries({ ...Object.fromEntries(own), ...keys }));
+    const read = () =>
+      ggufConfig({ file: "model.gguf", metadata, tensors: new Map([["token_embd.weight", embedding]]) }, {});
+    expect(read).toThrow(expect.objectContaining({ name: "ModelFileError", param: "gemma3.block_count" }));
+  }
+});
+
 it("reads layers with experts", () => {
   const keys = { "general.architecture": "qwen3moe", "qwen3moe.expert_count": 8, "qwen3moe.expert_used_count": 2 };
   const own = Object.entries(sizes)

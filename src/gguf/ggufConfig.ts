@@ -211,10 +211,17 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
   };
 }
 
+/** As of config.json: what is listed layer by layer is listed before that is read. */
+const MAX_LAYERS = 1024;
+
 /** The head of a further token stands behind the layers, and is counted with them. */
 function layersOf(fields: GgufFields, name: string): number {
   const key = `${name}.block_count`;
-  return fields.required(key, fields.number(key)) - (fields.number(`${name}.nextn_predict_layers`) ?? 0);
+  const layers = fields.required(key, fields.number(key)) - (fields.number(`${name}.nextn_predict_layers`) ?? 0);
+  if (!Number.isInteger(layers) || layers < 1 || layers > MAX_LAYERS) {
+    fields.fail(key, `asks for ${layers} layers; 1 to ${MAX_LAYERS} are known`);
+  }
+  return layers;
 }
 
 /** Whether a tensor is of such a head, which is not loaded. */
@@ -267,7 +274,7 @@ function gemma(
   { heads, hidden, headDim }: { heads: number; hidden: number; headDim: number },
 ): Record<string, unknown> {
   const number = (key: string) => fields.number(`${name}.${key}`);
-  const layers = number("block_count")!;
+  const layers = layersOf(fields, name);
   const key = `${name}.attention.sliding_window_pattern`;
   const told = fields.get(key);
   const isWindowed = (layer: number): boolean => {
