@@ -189,6 +189,10 @@ test("marks may be told from the same texts by a sign", () => {
   expectRead(`${signed(final)}${sign}\udc00${sign}<|x|>`, { content: `${sign}\udc00<|x|>` }, { sign });
   const call = signed(" to=functions.add<|channel|>commentary json<|message|>");
   expectRead(`${call}{"a": "<|call|>"}${signed("<|call|>")}`, { calls: [["add", '{"a": "<|call|>"}']] }, { sign });
+  const formed = { sign, isFormed: true };
+  expectRead(`${signed(final)}{"a": 1}${signed("<|return|>")}`, { content: '{"a": 1}' }, formed);
+  expectRead(`${signed(final)}<|call|>${signed("<|call|>")}`, { content: "<|call|>" }, formed);
+  expectRead(`${signed(final)}a${signed("<|call|><|end|>")}b`, { content: "a<|call|><|end|>b" }, formed);
   expectRead("so.", { content: "so." }, { sign, begun: "assistant<|channel|>final<|message|>It is " });
 });
 

@@ -18,6 +18,7 @@ const [START, CHANNEL, CONSTRAIN, MESSAGE] = ["<|start|>", "<|channel|>", "<|con
 /** What a reply ends with; `CALL` also a call. */
 export const HARMONY_ENDS = ["<|return|>", "<|call|>"] as const;
 const [RETURN, CALL] = HARMONY_ENDS;
+const ENDS: ReadonlySet<string> = new Set(HARMONY_ENDS);
 /** Of a message, behind which the reply goes on. */
 export const HARMONY_MESSAGE_END = "<|end|>";
 const END = HARMONY_MESSAGE_END;
@@ -115,6 +116,8 @@ export class HarmonyParser implements ToolParser {
   private reasoning = "";
   /** The message's text has not begun. */
   private isNew = false;
+  /** Tokens behind what is said in a form that end a reply, unless that goes on. */
+  private ending = "";
   private readonly hasTold = { reasoning: false, content: false };
 
   constructor({ asTheyCome, offered, begun = "assistant", isFormed = false, sign = "" }: HarmonyOptions) {
@@ -179,7 +182,8 @@ export class HarmonyParser implements ToolParser {
 
   private readMark(mark: string): void {
     if (this.part === "text" && this.isFormed && this.isAnswer) {
-      this.say(mark);
+      if (this.marks.sign !== "" && ENDS.has(mark)) this.ending += mark;
+      else this.say(mark);
       return;
     }
     switch (mark) {
@@ -285,7 +289,8 @@ export class HarmonyParser implements ToolParser {
       this.say(rest);
       return;
     }
-    const told = this.lineBreak() + text;
+    const told = this.lineBreak() + this.ending + text;
+    this.ending = "";
     this.hasTold[this.kind] = true;
     if (this.kind === "content") this.collector.addContent(told);
     else this.reasoning += told;

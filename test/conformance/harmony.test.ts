@@ -263,6 +263,12 @@ describe("forms", () => {
     expect(new Set(all.map(({ message }) => message.reasoning)).size).toBeGreaterThan(2);
   });
 
+  test("are without the mark that ends the reply, where that is to be shown", async () => {
+    for (const { message } of await many({ response_format, include_stop_str_in_output: true })) {
+      expect(message.content).toBe('{"a": 1}');
+    }
+  });
+
   test("go on where the prompt has begun to think, or to answer", async () => {
     for (const { message } of await many({ response_format, ...start("<|channel|>analysis<|message|>") })) {
       expect(message.content).toBe('{"a": 1}');
