@@ -7,11 +7,26 @@ import type { TemplateMessage } from "./templateMessages.js";
  * It shows one call of a message, and takes what a tool answered for the answer to the call before it.
  */
 export function harmonyMessages(messages: readonly TemplateMessage[]): TemplateMessage[] {
-  const told: TemplateMessage[] = [];
+  return callsOneByOne(messages).map(withThinking);
+}
+
+/** What a message is that calls functions, or a tool's answer. */
+interface CallingMessage {
+  role: string;
+  content?: unknown;
+  tool_calls?: unknown[] | null;
+  tool_call_id?: string | null;
+  /** In training. */
+  weight?: unknown;
+}
+
+/** Each call is a reply of its own: in a message of its own, with what its tool answered behind it. */
+export function callsOneByOne<M extends CallingMessage>(messages: readonly M[]): M[] {
+  const told: M[] = [];
   for (let at = 0; at < messages.length; at++) {
-    const message = withThinking(messages[at]!);
+    const message = messages[at]!;
     const calls = message.tool_calls ?? [];
-    if (calls.length < 2) {
+    if (message.role !== "assistant" || calls.length < 2) {
       told.push(message);
       continue;
     }
@@ -30,22 +45,20 @@ function withThinking(message: TemplateMessage): TemplateMessage {
   return { ...message, content: "", thinking: `${reasoning}\n\n${content}` };
 }
 
-/** Each call in a message of its own, with what its tool answered behind it; answers to none of them stand last. */
-function oneByOne(
-  message: TemplateMessage,
-  calls: readonly unknown[],
-  answers: readonly TemplateMessage[],
-): TemplateMessage[] {
+/** Answers to none of the calls stand last. */
+function oneByOne<M extends CallingMessage>(message: M, calls: readonly unknown[], answers: readonly M[]): M[] {
   const left = new Set(answers);
-  const told = calls.flatMap((call, i): TemplateMessage[] => {
+  const { role, weight } = message;
+  const bare = { role, content: "", ...(weight === undefined ? {} : { weight }) };
+  const told = calls.flatMap((call, i): M[] => {
     const { id } = call as { id?: unknown };
     const own = answers.filter((answer) => left.has(answer) && answer.tool_call_id === id);
     // Answers may have no ids: then they stand in the order of the calls.
-    if (own.length === 0 && answers[i]?.tool_call_id === undefined && answers[i] !== undefined) own.push(answers[i]);
+    if (own.length === 0 && answers[i] !== undefined && (answers[i].tool_call_id ?? undefined) === undefined) {
+      own.push(answers[i]);
+    }
     for (const answer of own) left.delete(answer);
-    const said: TemplateMessage =
-      i === 0 ? { ...message, tool_calls: [call] } : { role: message.role, content: "", tool_calls: [call] };
-    return [said, ...own];
+    return [{ ...((i === 0 ? message : bare) as M), tool_calls: [call] }, ...own];
   });
   return [...told, ...left];
 }

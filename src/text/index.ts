@@ -14,6 +14,7 @@ export {
   isHarmony,
   placeInMessage,
 } from "./harmony.js";
+export { callsOneByOne } from "./harmonyMessages.js";
 export type { DecodeOptions, IncrementalDecoder } from "./incrementalDecoder.js";
 export {
   GEMMA4_REASONING,

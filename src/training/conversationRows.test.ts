@@ -180,6 +180,21 @@ describe("supervised rows", () => {
       expect(await rowsOf([asked[0]!, first, ...asked.slice(2)])).toEqual([whole.replace("Hm.", "I ask.")]);
     });
 
+    it("of several calls are one for each, behind what the calls before it were answered", async () => {
+      const second = { id: "b", type: "function" as const, function: { name: "sub", arguments: '{"b": 2}' } };
+      const both = { role: "assistant" as const, content: null, reasoning: "Hm.", tool_calls: [call, second] };
+      const answers = ["b", "a"].map((id) => ({ role: "tool" as const, tool_call_id: id, content: "1" }));
+      const conversation: TrainingMessage[] = [user("a"), both, ...answers, { ...assistant("b"), reasoning: "So." }];
+      const calledToo = '[ to=functions.sub<|channel|>commentary json<|message|>{"b": 2}<|call|>]';
+      const whole = question + called + result + calledToo + result.replace("add", "sub") + answer;
+      expect(await rowsOf(conversation)).toEqual([whole]);
+      const [untrained] = await rowsOf(
+        conversation.map((message) => (message === both ? { ...both, weight: 0 } : message)),
+      );
+      expect(untrained).toBe(whole.replace(/\[(.*?)\]/, "$1").replace(/\[(.*?)\]/, "$1"));
+      expect(await rowsOf(conversation.slice(0, 2))).toEqual([`${question}${called}<|start|>assistant${calledToo}`]);
+    });
+
     it("have answers behind their header, where only their text was kept", async () => {
       const source = readFileSync(reference("templates/harmony.jinja"), "utf8");
       const trajectory = { messages_and_choices: [user("a"), assistant("b")], reward: 1 };

@@ -16,6 +16,8 @@ export interface ConversationRenderer {
   ): Promise<string>;
   /** Ids of text in which special tokens are written out. */
   encodeRendered(text: string, signal?: AbortSignal): Promise<number[]>;
+  /** The messages as the model says them: each of the assistant is one reply. */
+  replies(messages: readonly TrainingMessage[]): readonly TrainingMessage[];
   /** Ids that end an assistant turn. */
   readonly endIds: ReadonlySet<number>;
 }
@@ -28,13 +30,14 @@ export interface ConversationRenderer {
  * @throws Error when a turn's rendering does not continue its prompt's.
  */
 export async function conversationRows(
-  messages: readonly TrainingMessage[],
+  given: readonly TrainingMessage[],
   tools: readonly TrajectoryTool[] | null,
   renderer: ConversationRenderer,
   turns: "all" | "last",
   maxTokens: number,
   signal?: AbortSignal,
 ): Promise<TokenRow[] | null> {
+  const messages = turns === "all" ? renderer.replies(given) : given;
   const plain = messages.map(plainMessage);
   const wrapped = plainTools(tools);
   const rows: { tokens: number[]; trained: number[] }[] = [];

@@ -1,7 +1,7 @@
 // How training turns conversations into ids: as the chat completions of the same base model do.
 
 import { ValidationError } from "../errors.js";
-import { recogniseReasoning, type Tokenizer } from "../text/index.js";
+import { callsOneByOne, isHarmony, recogniseReasoning, type Tokenizer } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import type { ConversationRenderer } from "./conversationRows.js";
 import type { TrainingBase } from "./host.js";
@@ -47,6 +47,7 @@ export function createPromptRenderer(
     hasTemplate: template !== null,
     endIds,
     text: (messages, tools, open, signal) => textAt(messages, tools, open, now, signal),
+    replies: (messages) => (template !== null && isHarmony(template.source) ? callsOneByOne(messages) : messages),
     encodeRendered: (rendered, signal) => tokenizer.encodeAsync(rendered, { signal }),
     async prompt(messages, tools, time, signal) {
       return tokenizer.encodeAsync(await textAt(messages, tools, true, time ?? now, signal), { signal });
