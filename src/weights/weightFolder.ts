@@ -185,6 +185,8 @@ async function matchTensors(
   const tensors: TensorLocation[] = [];
   const stored = new Map<string, FloatTensorLocation>();
   const microscaled = new Set<string>();
+  // Then folders have the experts of a layer together, and a router of another name.
+  const areTogether = config.layers.some(({ experts }) => experts?.bias);
   for (const { name, shape } of weightTensors(config)) {
     const fused = found.has(name) ? null : fusedExperts(name, shape, config);
     const packed =
@@ -197,7 +199,10 @@ async function matchTensors(
     }
     const whole = fused ?? { name: found.has(name) ? name : storedRouter(name), shape };
     const tensor = found.get(whole.name);
-    if (!tensor) throw new ModelFileError(folder, `lacks the tensor ${name}`, { param: name });
+    if (!tensor) {
+      const missing = areTogether ? whole.name : name;
+      throw new ModelFileError(folder, `lacks the tensor ${missing}`, { param: missing });
+    }
     const location = stored.get(whole.name) ?? floatTensor(tensor, whole);
     stored.set(whole.name, location);
     const bytes = location.bytes / (fused?.parts ?? 1);

@@ -106,6 +106,15 @@ it("the folder is refused by the tensor that does not fit, and by scales that ar
     param: `${at}_scales`,
     message: expect.stringContaining("has shape [5,32,6], config.json asks for [5,64,3]"),
   });
+  for (const [name, from, to] of [
+    [`${at}_bias`, "bias", "bixs"],
+    [`${at}_blocks`, "blocks", "blokcs"],
+    ["model.layers.1.mlp.router.bias", "router", "routre"],
+  ] as const) {
+    const missing = name.replace("_blocks", "");
+    const refused = { param: missing, message: expect.stringContaining(`lacks the tensor ${missing}`) };
+    expect(await changed(told(name, from, to))).toMatchObject(refused);
+  }
   const header = whole.readUInt32LE(0);
   const { data_offsets } = JSON.parse(whole.subarray(8, 8 + header).toString())[`${at}_scales`];
   const none = await changed((bytes) => {
