@@ -26,6 +26,9 @@ const END = HARMONY_MESSAGE_END;
 /** Each is a token. */
 export const HARMONY_MARKS: readonly string[] = [START, CHANNEL, CONSTRAIN, MESSAGE, END, CALL, RETURN];
 
+/** What a message's channel and form are named between. */
+export const HARMONY_HEADER = { open: CHANNEL, close: MESSAGE } as const;
+
 /** What thoughts, answers and calls are written as. */
 export const HARMONY_TEXTS = {
   thoughts: { open: `${CHANNEL}analysis${MESSAGE}`, close: END },

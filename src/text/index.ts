@@ -9,6 +9,7 @@ export { GEMMA4_ENDS, GEMMA4_MARKS, isGemma4 } from "./gemma4.js";
 export {
   begunMessage,
   HARMONY_ENDS,
+  HARMONY_HEADER,
   HARMONY_MARKS,
   HARMONY_MESSAGE_END,
   isHarmony,

@@ -17,6 +17,18 @@ test("tokens of a text are not those of marks and headers before it that hold th
   expect(told(["al", "so"], ...header, "al", "so")).toEqual([["al"], ["so"]]);
 });
 
+test("tokens of a text are not those of a header that names its first word", () => {
+  const logprobs = new TextLogprobs();
+  logprobs.add(entries("<|channel|>", "final", "<|message|>", "final", " is"));
+  logprobs.add(entries("<|end|>", "<|start|>", "assistant", "<|channel|>", "final", " ", "<|constrain|>"));
+  logprobs.add({
+    content: entries("json", "<|message|>", "json").content.map((entry, i) => ({ ...entry, logprob: -i })),
+  });
+  expect(logprobs.of("final").map(({ token }) => token)).toEqual(["final"]);
+  expect(logprobs.of(" is").map(({ token }) => token)).toEqual([" is"]);
+  expect(logprobs.of("\n\njson").map(({ token, logprob }) => [token, logprob])).toEqual([["json", -2]]);
+});
+
 test("tokens of texts that stand apart in a reply are told of their join", () => {
   const reply = ["Hm", ".", "<|end|>", "So", "<|end|>", "Two", ".\n\n", "Three"];
   expect(told(["Hm.\n\nSo", "Two.\n\nThree"], ...reply)).toEqual([

@@ -1,5 +1,6 @@
 // Of the logprobs of a reply's tokens, those of the tokens that its text is made of: not of thoughts, marks and calls.
 
+import { HARMONY_HEADER } from "../../text/index.js";
 import type { ChoiceLogprobs } from "../../types/chat.js";
 import type { ResponseLogprob } from "../../types/responses.js";
 
@@ -11,14 +12,20 @@ interface Entry {
 }
 
 export class TextLogprobs {
-  /** The text of all tokens so far, marks included. */
+  /** The text of all tokens so far, marks included, but for what names a message's channel: that may be the text's first word. */
   private text = "";
+  private isInHeader = false;
   private readonly waiting: Entry[] = [];
   /** Where what has been told ends. */
   private end = 0;
 
   add(logprobs: ChoiceLogprobs | null): void {
     for (const { token, logprob, bytes, top_logprobs } of logprobs?.content ?? []) {
+      if (token === HARMONY_HEADER.open) this.isInHeader = true;
+      if (this.isInHeader) {
+        this.isInHeader = token !== HARMONY_HEADER.close;
+        continue;
+      }
       const from = this.text.length;
       this.text += token;
       this.waiting.push({ from, to: this.text.length, shown: { token, logprob, bytes, top_logprobs } });
