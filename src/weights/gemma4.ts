@@ -73,8 +73,10 @@ function headsOf(
   }
   const outside = told.names.find((name) => !/^\d+$/.test(name) || Number(name) >= types.length);
   if (outside !== undefined) told.fail(outside, `is not the number of a layer, 0 to ${types.length - 1}`);
+  // Written with zeros before, as wide as the largest.
+  const names = new Map(told.names.map((name) => [Number(name), name]));
   return (layer) => {
-    const own = told.object(String(layer));
+    const own = names.has(layer) ? told.object(names.get(layer)!) : null;
     if (own === null) return {};
     const unknown = own.names.find((name) => name !== "head_dim" && name !== "num_key_value_heads");
     if (unknown !== undefined) own.fail(unknown, "is not known of a layer of its own");

@@ -431,7 +431,7 @@ describe("modelSpec", () => {
     expect(large.layers[4]!.attention).not.toHaveProperty("valuesFromKeys");
     // As newer versions of transformers write it.
     const per_layer_config = Object.fromEntries(
-      [5, 11, 17, 23, 29].map((layer) => [layer, { head_dim: 512, num_key_value_heads: 2 }]),
+      ["05", "11", "17", "23", "29"].map((layer) => [layer, { head_dim: 512, num_key_value_heads: 2 }]),
     );
     expect(parse({ ...type, ...wide, global_head_dim: 64, per_layer_config })).toEqual(large);
     const tower = { model_type: "gemma4", text_config: { ...type, ...wide }, vision_config: {}, audio_config: null };
