@@ -1,13 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ModelFileError } from "../errors.js";
-import {
-  architectureOf,
-  GgufFields,
-  ggufArchitecture,
-  ggufConfig,
-  ggufTensorName,
-  isFurtherToken,
-} from "./ggufConfig.js";
+import { architectureOf, ggufArchitecture, ggufConfig, ggufTensorName, isFurtherToken } from "./ggufConfig.js";
+import { GgufFields } from "./ggufFields.js";
 import type { GgufTensor, GgufValue } from "./ggufFile.js";
 
 const sizes: Record<string, GgufValue> = {

@@ -1,46 +1,9 @@
 // The metadata of a GGUF file as the config.json and generation_config.json that its model came from.
 
 import { ModelFileError } from "../errors.js";
-import type { GgufFile, GgufValue } from "./ggufFile.js";
-
-/** Fields of metadata, checked where they are read. */
-export class GgufFields {
-  constructor(readonly gguf: GgufFile) {}
-
-  fail(key: string, problem: string): never {
-    throw new ModelFileError(this.gguf.file, `${key} ${problem}`, { param: key });
-  }
-
-  get(key: string): GgufValue | undefined {
-    return this.gguf.metadata.get(key);
-  }
-
-  number(key: string): number | undefined {
-    const value = this.get(key);
-    if (value === undefined) return undefined;
-    // One number for each layer where they might differ.
-    const [first, ...others] = Array.isArray(value) ? value : [value];
-    if (typeof first !== "number") this.fail(key, "must be a number");
-    if (others.some((other) => other !== first)) this.fail(key, "differs from layer to layer, which is not known");
-    return first;
-  }
-
-  boolean(key: string): boolean | undefined {
-    const value = this.get(key);
-    if (value !== undefined && typeof value !== "boolean") this.fail(key, "must be true or false");
-    return value;
-  }
-
-  string(key: string): string | undefined {
-    const value = this.get(key);
-    if (value !== undefined && typeof value !== "string") this.fail(key, "must be a text");
-    return value;
-  }
-
-  required<T>(key: string, value: T | undefined): T {
-    return value ?? this.fail(key, "is missing");
-  }
-}
+import { gemma4Config } from "./gemma4Config.js";
+import { GgufFields } from "./ggufFields.js";
+import type { GgufFile } from "./ggufFile.js";
 
 interface Architecture {
   modelType: string;
@@ -57,6 +20,8 @@ interface Architecture {
   deltaRule?: boolean;
   /** Layers without key-value heads have a gated short convolution. */
   shortConvolution?: boolean;
+  /** As {@link gemma4Config} has it, with norms after attention and feed-forward too. */
+  sharedKeys?: boolean;
   /** Has norms after attention and feed-forward too, and windows, caps and scales as Gemma has them. */
   gemma?: Gemma;
 }
@@ -99,6 +64,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
     interleaved: false,
     gemma: { pattern: 6, window: null, logitCap: null, widest: 62 },
   },
+  gemma4: { modelType: "gemma4_text", interleaved: false, sharedKeys: true },
 };
 
 /** Types of config.json that are written as another's. */
@@ -113,8 +79,8 @@ export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   return found ? { ...found[1], name: found[0] } : null;
 }
 
-const isWritten = ({ deltaRule, shortConvolution, experts }: Architecture) =>
-  !deltaRule && !shortConvolution && experts !== "biased";
+const isWritten = ({ deltaRule, shortConvolution, sharedKeys, experts }: Architecture) =>
+  !deltaRule && !shortConvolution && !sharedKeys && experts !== "biased";
 
 export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";
@@ -141,6 +107,25 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
   const required = (key: string) => fields.required(`${name}.${key}`, number(key));
   const heads = required("attention.head_count");
   const hidden = required("embedding_length");
+  const embedding = gguf.tensors.get("token_embd.weight");
+  if (!embedding)
+    throw new ModelFileError(gguf.file, "lacks the tensor token_embd.weight", { param: "token_embd.weight" });
+  if (architecture.sharedKeys) {
+    const vocab = embedding.shape[0];
+    const layers = layersOf(fields, name);
+    return {
+      model_type: modelType,
+      vocab_size: vocab,
+      vocab_size_per_layer_input: vocab,
+      hidden_size: hidden,
+      num_hidden_layers: layers,
+      num_attention_heads: heads,
+      max_position_embeddings: required("context_length"),
+      rms_norm_eps: required("attention.layer_norm_rms_epsilon"),
+      tie_word_embeddings: !gguf.tensors.has("output.weight"),
+      ...gemma4Config(fields, layers, ropeFactors.llama3),
+    };
+  }
   const headDim = number("attention.key_length") ?? hidden / heads;
   const valueLength = number("attention.value_length");
   if (valueLength !== undefined && valueLength !== headDim) {
@@ -150,9 +135,6 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
   if (turned !== headDim && !architecture.turnsPart) {
     fields.fail(`${name}.rope.dimension_count`, `is ${turned} of ${headDim}: not known`);
   }
-  const embedding = gguf.tensors.get("token_embd.weight");
-  if (!embedding)
-    throw new ModelFileError(gguf.file, "lacks the tensor token_embd.weight", { param: "token_embd.weight" });
   const scaling = ropeScaling(fields, name, turned, ropeFactors);
   const hasBias = gguf.tensors.has("blk.0.attn_q.bias");
   return {
@@ -222,6 +204,12 @@ function layersOf(fields: GgufFields, name: string): number {
     fields.fail(key, `asks for ${layers} layers; 1 to ${MAX_LAYERS} are known`);
   }
   return layers;
+}
+
+/** Whether a tensor makes keys or values of a layer that attends to those of another. */
+export function isUnusedKey(tensor: string, layers: readonly { attention: { keysOf?: number } | null }[]): boolean {
+  const [, layer] = /^blk\.(\d+)\.attn_(?:k|v|k_norm)\.weight$/.exec(tensor) ?? [];
+  return layer !== undefined && layers[Number(layer)]?.attention?.keysOf !== undefined;
 }
 
 /** Whether a tensor is of such a head, which is not loaded. */
@@ -378,6 +366,9 @@ const WHOLE_NAMES: Readonly<Record<string, string>> = {
   "model.norm.weight": "output_norm.weight",
   "model.embedding_norm.weight": "token_embd_norm.weight",
   "lm_head.weight": "output.weight",
+  "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
+  "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+  "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight",
 };
 const LAYER_NAMES: Readonly<Record<string, string>> = {
   "self_attn.q_proj": "attn_q",
@@ -411,6 +402,9 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "conv.conv": "shortconv.conv",
   "conv.out_proj": "shortconv.out_proj",
   operator_norm: "attn_norm",
+  per_layer_input_gate: "inp_gate",
+  per_layer_projection: "proj",
+  post_per_layer_input_norm: "post_norm",
 };
 const DELTA_RULE_NAMES: Readonly<Record<string, string>> = {
   "linear_attn.in_proj_qkv": "attn_qkv",
@@ -428,6 +422,7 @@ const BARE_NAMES: Readonly<Record<string, string>> = {
   "linear_attn.A_log": "ssm_a",
   "linear_attn.dt_bias": "ssm_dt.bias",
   "self_attn.sinks": "attn_sinks.weight",
+  layer_scalar: "layer_output_scale.weight",
 };
 /** Where experts have biases. */
 const BIASED_NAMES: Readonly<Record<string, string>> = { post_attention_layernorm: "post_attention_norm" };
@@ -441,7 +436,7 @@ const GEMMA_NAMES: Readonly<Record<string, string>> = {
 /** The name in GGUF of a tensor that Hugging Face calls `name`, without the number of an expert. */
 export function ggufTensorName(
   name: string,
-  { gemma, deltaRule, experts }: Pick<NamedArchitecture, "gemma" | "deltaRule" | "experts">,
+  { gemma, sharedKeys, deltaRule, experts }: Pick<NamedArchitecture, "gemma" | "sharedKeys" | "deltaRule" | "experts">,
 ): string {
   const [, layer, rest] = /^model\.layers\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (layer === undefined) return WHOLE_NAMES[name] ?? name;
@@ -449,6 +444,7 @@ export function ggufTensorName(
   if (bare !== undefined) return `blk.${layer}.${bare}`;
   const [, place, kind] = /^(.+)\.(weight|bias)$/.exec(rest!)!;
   const biased = experts === "biased" && BIASED_NAMES;
-  const names = { ...LAYER_NAMES, ...(gemma && GEMMA_NAMES), ...(deltaRule && DELTA_RULE_NAMES), ...biased };
+  const after = (gemma || sharedKeys) && GEMMA_NAMES;
+  const names = { ...LAYER_NAMES, ...after, ...(deltaRule && DELTA_RULE_NAMES), ...biased };
   return `blk.${layer}.${names[place!] ?? place}.${kind}`;
 }

@@ -1,7 +1,7 @@
 // The tokenizer in the metadata of a GGUF file, as the tokenizer.json and tokenizer_config.json that it came from.
 
 import { DEPTH_MESSAGE, isDeep } from "../valueDepth.js";
-import { GgufFields } from "./ggufConfig.js";
+import { GgufFields } from "./ggufFields.js";
 import type { GgufFile } from "./ggufFile.js";
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -30,15 +30,15 @@ export function ggufTokenizer(gguf: GgufFile): { tokenizer: JsonObject; config: 
   const model = fields.string("tokenizer.ggml.model");
   const special = namedTokens(vocabulary);
   const isBytePair = model === "gpt2";
-  if (!isBytePair && model !== "llama") {
-    fields.fail("tokenizer.ggml.model", `is "${model}"; gpt2 (BPE) and llama (SentencePiece) are known`);
+  if (!isBytePair && model !== "llama" && model !== "gemma4") {
+    fields.fail("tokenizer.ggml.model", `is "${model}"; gpt2 (BPE), llama and gemma4 (SentencePiece) are known`);
   }
   const whole = wholeTokenizer(fields);
   const config = { ...special, clean_up_tokenization_spaces: false, ...chatTemplates(fields) };
   if (whole) return { tokenizer: whole, config };
   const adds = (name: "bos" | "eos", fallback: boolean) =>
     fields.boolean(`tokenizer.ggml.add_${name}_token`) ?? fallback;
-  const parts = isBytePair ? bytePairs(vocabulary) : sentencePiece(vocabulary);
+  const parts = isBytePair ? bytePairs(vocabulary) : sentencePiece(vocabulary, model === "gemma4");
   const bos = adds("bos", !isBytePair) ? special.bos_token : undefined;
   const eos = adds("eos", false) ? special.eos_token : undefined;
   return {
@@ -213,11 +213,7 @@ function bytePairs(vocabulary: Vocabulary): JsonObject {
   const name = fields.string(key) ?? fields.fail(key, "is missing: it says how texts are split");
   const splitting = Object.hasOwn(SPLITTINGS, name) ? SPLITTINGS[name]! : undefined;
   if (!splitting) fields.fail(key, `is "${name}"; known are ${Object.keys(SPLITTINGS).join(", ")}`);
-  const merges = list(fields, "tokenizer.ggml.merges", "string").map((merge, i) => {
-    const at = merge.indexOf(" ", 1);
-    if (at < 0) fields.fail("tokenizer.ggml.merges", `has no pair in entry ${i}: ${JSON.stringify(merge)}`);
-    return [merge.slice(0, at), merge.slice(at + 1)];
-  });
+  const merges = listedMerges(fields);
   return {
     normalizer: splitting.normalizer ?? null,
     pre_tokenizer: splitting.pre_tokenizer,
@@ -238,37 +234,24 @@ function bytePairs(vocabulary: Vocabulary): JsonObject {
   };
 }
 
+function listedMerges(fields: GgufFields): [string, string][] {
+  const key = "tokenizer.ggml.merges";
+  return list(fields, key, "string").map((merge, i) => {
+    const at = merge.indexOf(" ", 1);
+    if (at < 0) fields.fail(key, `has no pair in entry ${i}: ${JSON.stringify(merge)}`);
+    return [merge.slice(0, at), merge.slice(at + 1)];
+  });
+}
+
 // ---- SentencePiece
 
-/**
- * Byte pairs of SentencePiece: merges are all pairs of tokens that make a token, the likeliest first, as transformers makes
- * them for a fast tokenizer.
- */
-function sentencePiece(vocabulary: Vocabulary): JsonObject {
+/** Byte pairs of SentencePiece; `listed`: the file lists merges, of tokens that were added too. */
+function sentencePiece(vocabulary: Vocabulary, listed: boolean): JsonObject {
   const { tokens, types } = vocabulary;
   const fields: GgufFields = vocabulary.fields;
-  const scores = optionalList(fields, "tokenizer.ggml.scores", tokens.length);
-  if (!scores) fields.fail("tokenizer.ggml.scores", "is missing");
-  const vocab = texts(vocabulary, (type) => type === USER_DEFINED || type === UNUSED);
-  const ids = new Map(Object.entries(vocab));
-  const merges: { pair: [string, string]; score: number }[] = [];
-  for (const [text, id] of ids) {
-    if (types[id] === CONTROL) continue;
-    const pairs: { pair: [string, string]; left: number; right: number }[] = [];
-    const characters = [...text];
-    let left = "";
-    for (const character of characters.slice(0, -1)) {
-      left += character;
-      const right = text.slice(left.length);
-      const [first, second] = [ids.get(left), ids.get(right)];
-      if (first !== undefined && second !== undefined) pairs.push({ pair: [left, right], left: first, right: second });
-    }
-    pairs.sort((a, b) => a.left - b.left || a.right - b.right);
-    for (const { pair } of pairs) merges.push({ pair, score: scores[id]! });
-  }
-  merges.sort((a, b) => b.score - a.score);
+  const vocab = texts(vocabulary, (type) => (type === USER_DEFINED && !listed) || type === UNUSED);
   const unknown = tokens[fields.number("tokenizer.ggml.unknown_token_id") ?? types.indexOf(UNKNOWN)];
-  const isPrefixed = fields.boolean("tokenizer.ggml.add_space_prefix") ?? true;
+  const isPrefixed = fields.boolean("tokenizer.ggml.add_space_prefix") ?? !listed;
   const replace: Json = { type: "Replace", pattern: { String: " " }, content: "▁" };
   return {
     normalizer: isPrefixed ? { type: "Sequence", normalizers: [{ type: "Prepend", prepend: "▁" }, replace] } : replace,
@@ -292,7 +275,33 @@ function sentencePiece(vocabulary: Vocabulary): JsonObject {
       byte_fallback: true,
       ignore_merges: false,
       vocab,
-      merges: merges.map(({ pair }) => pair),
+      merges: listed ? listedMerges(fields) : mergesByScore(vocabulary, vocab),
     },
   };
+}
+
+/** All pairs of tokens that make a token, the likeliest first, as transformers makes them for a fast tokenizer. */
+function mergesByScore(vocabulary: Vocabulary, vocab: Record<string, number>): [string, string][] {
+  const { tokens, types } = vocabulary;
+  const fields: GgufFields = vocabulary.fields;
+  const scores = optionalList(fields, "tokenizer.ggml.scores", tokens.length);
+  if (!scores) fields.fail("tokenizer.ggml.scores", "is missing");
+  const ids = new Map(Object.entries(vocab));
+  const merges: { pair: [string, string]; score: number }[] = [];
+  for (const [text, id] of ids) {
+    if (types[id] === CONTROL) continue;
+    const pairs: { pair: [string, string]; left: number; right: number }[] = [];
+    const characters = [...text];
+    let left = "";
+    for (const character of characters.slice(0, -1)) {
+      left += character;
+      const right = text.slice(left.length);
+      const [first, second] = [ids.get(left), ids.get(right)];
+      if (first !== undefined && second !== undefined) pairs.push({ pair: [left, right], left: first, right: second });
+    }
+    pairs.sort((a, b) => a.left - b.left || a.right - b.right);
+    for (const { pair } of pairs) merges.push({ pair, score: scores[id]! });
+  }
+  merges.sort((a, b) => b.score - a.score);
+  return merges.map(({ pair }) => pair);
 }

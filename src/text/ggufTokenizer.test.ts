@@ -47,20 +47,25 @@ function metadataOf(name: string, pre: string | null): Record<string, Value> {
     const found = tokens.indexOf(config[`${key}_token`]);
     return found < 0 ? {} : { [`tokenizer.ggml.${key}_token_id`]: { uint32: found } };
   };
-  const kind = (text: string, i: number) => kinds.get(i) ?? (pre === null && /^<0x..>$/.test(text) ? BYTE : NORMAL);
+  const lists = pre === "gemma4";
+  const isSentencePiece = pre === null || lists;
+  const listed: Record<string, Value> = { "tokenizer.ggml.merges": { array: "string", values: merges } };
+  const kind = (text: string, i: number) => kinds.get(i) ?? (isSentencePiece && /^<0x..>$/.test(text) ? BYTE : NORMAL);
   // SentencePiece's score of a token is its rank among those that merges make.
   const ranks = new Map(merges.toReversed().map((merge, i) => [merge.replace(" ", ""), -(merges.length - 1 - i)]));
   return {
-    "tokenizer.ggml.model": { string: pre === null ? "llama" : "gpt2" },
+    "tokenizer.ggml.model": { string: lists ? "gemma4" : pre === null ? "llama" : "gpt2" },
     ...(pre === null
       ? { "tokenizer.ggml.scores": { array: "float32", values: tokens.map((text) => ranks.get(text) ?? -1e6) } }
-      : { "tokenizer.ggml.pre": { string: pre }, "tokenizer.ggml.merges": { array: "string", values: merges } }),
+      : lists
+        ? { ...listed, "tokenizer.ggml.add_space_prefix": { boolean: true } }
+        : { ...listed, "tokenizer.ggml.pre": { string: pre } }),
     "tokenizer.ggml.tokens": { array: "string", values: tokens },
     "tokenizer.ggml.token_type": { array: "int32", values: tokens.map(kind) },
     "tokenizer.ggml.add_bos_token": { boolean: ["llama2", "llama3"].includes(name) },
     ...id("bos"),
     ...id("eos"),
-    ...(pre === null ? { "tokenizer.ggml.unknown_token_id": { uint32: 0 } } : {}),
+    ...(isSentencePiece ? { "tokenizer.ggml.unknown_token_id": { uint32: 0 } } : {}),
     "tokenizer.chat_template": { string: "{{ messages[0].content }}" },
   };
 }
@@ -76,6 +81,8 @@ it.each([
   ["llama3", "llama-bpe"],
   ["qwen", "qwen2"],
   ["llama2", null],
+  // Whose merges are listed.
+  ["llama2", "gemma4"],
 ])("%s gives the ids of its tokenizer.json", async (name, pre) => {
   const tokenizer = await loadTokenizer(written(metadataOf(name, pre)));
   const own = await loadTokenizer(join(REFERENCE, name));

@@ -3,13 +3,14 @@
 import { ModelFileError } from "../errors.js";
 import {
   architectureOf,
-  GgufFields,
   ggufConfig,
   ggufTensorName,
   isFurtherToken,
+  isUnusedKey,
   ROPE_FACTORS,
   type RopeFactors,
 } from "../gguf/ggufConfig.js";
+import { GgufFields } from "../gguf/ggufFields.js";
 import { type GgufFile, type GgufTensor, readGguf } from "../gguf/ggufFile.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import {
@@ -60,7 +61,7 @@ function isKeptQuantized({ dtype, tiledHeads }: TensorLocation): boolean {
 
 /** Matrices that are in float32 beside whatever. */
 const isSmall = (name: string) =>
-  isRouter(name) || /\.(linear_attn\.(conv1d|in_proj_[ab])|conv\.conv)\.weight$/.test(name);
+  isRouter(name) || /\.(linear_attn\.(conv1d|in_proj_[ab])|conv\.conv|per_layer_\w+)\.weight$/.test(name);
 
 /** As config.json of the folder that the file was made of. @throws ModelFileError */
 export async function readGgufConfig(file: string): Promise<JsonFields> {
@@ -108,7 +109,7 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     };
   });
   for (const [name, { file }] of gguf.tensors) {
-    if (used.has(name) || isFurtherToken(name, fields, architecture)) continue;
+    if (used.has(name) || isFurtherToken(name, fields, architecture) || isUnusedKey(name, spec.layers)) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
   return tensors;
