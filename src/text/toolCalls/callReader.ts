@@ -15,6 +15,9 @@ export interface CallReader {
 
 export type Reading<T = void> = Generator<void, T, string>;
 
+/** Values nested deeper than this are no arguments of a function. */
+export const MAX_DEPTH = 64;
+
 class NoCall extends Error {}
 
 /** A reader that is written as a program: it asks for the next character where it needs one. */
@@ -94,6 +97,19 @@ export abstract class ProgramReader implements CallReader {
       yield* this.advance();
     }
     return text;
+  }
+
+  /** From `open` to `close`, with members and commas between; looks no further than its last character. */
+  protected *members(open: "[" | "{", close: "]" | "}", member: () => Reading): Reading {
+    this.give(open);
+    yield* this.advance();
+    yield* this.skipSpace();
+    for (let first = true; !this.at(close); first = false) {
+      if (!first) this.give(", ");
+      yield* member();
+      yield* this.comma(close);
+    }
+    this.give(close);
   }
 
   /** After a value of several stands a comma, unless it is the last one before `end`. */

@@ -1,15 +1,12 @@
 // `call:name{key:<|"|>text<|"|>,n:1,list:[true,{a:null}]}`: Gemma 4. Texts stand between marks as they are, names without.
 
 import { GEMMA4_QUOTE } from "../../gemma4Quote.js";
-import { ProgramReader, type Reading } from "./callReader.js";
+import { MAX_DEPTH, ProgramReader, type Reading } from "./callReader.js";
 import { parsedString } from "./jsonCallReader.js";
 import { constantJson } from "./pythonCallReader.js";
 import { heldLength } from "./tagSearch.js";
 
 export const GEMMA4_CALL = "call:";
-
-/** Values nested deeper than this are no arguments of a function. */
-const MAX_DEPTH = 64;
 
 /** The first half of a character without its second one. */
 const LONE_HALF = /[\ud800-\udbff](?![\udc00-\udfff])/;
@@ -34,32 +31,15 @@ export class Gemma4CallReader extends ProgramReader {
     yield* this.object(0);
   }
 
-  /** Ends at its last character, as a list does. */
-  private *object(depth: number): Reading {
-    this.give("{");
-    yield* this.advance();
-    yield* this.skipSpace();
-    for (let first = true; !this.at("}"); first = false) {
-      if (!first) this.give(", ");
-      yield* this.memberName();
-      this.give(": ");
-      yield* this.skipSpace();
-      yield* this.value(depth + 1);
-      yield* this.comma("}");
-    }
-    this.give("}");
+  private object(depth: number): Reading {
+    return this.members("{", "}", () => this.member(depth + 1));
   }
 
-  private *list(depth: number): Reading {
-    this.give("[");
-    yield* this.advance();
+  private *member(depth: number): Reading {
+    yield* this.memberName();
+    this.give(": ");
     yield* this.skipSpace();
-    for (let first = true; !this.at("]"); first = false) {
-      if (!first) this.give(", ");
-      yield* this.value(depth + 1);
-      yield* this.comma("]");
-    }
-    this.give("]");
+    yield* this.value(depth);
   }
 
   /** With the colon behind it. */
@@ -80,7 +60,7 @@ export class Gemma4CallReader extends ProgramReader {
     if (this.at(this.quote[0]!)) yield* this.markedText();
     else if (this.at('"')) yield* this.quotedText();
     else if (this.at("{") || this.at("[")) {
-      yield* this.at("{") ? this.object(depth) : this.list(depth);
+      yield* this.at("{") ? this.object(depth) : this.members("[", "]", () => this.value(depth + 1));
       yield* this.advance();
     } else {
       const word = (yield* this.word(/[^,{}[\]<]/)).trimEnd();

@@ -1,10 +1,7 @@
 // `name(key=value, ...)`: a call of Python with keyword arguments, whose values are literals.
 
 import { isJson } from "../../json.js";
-import { ProgramReader, type Reading } from "./callReader.js";
-
-/** Values nested deeper than this are no arguments of a function. */
-const MAX_DEPTH = 64;
+import { MAX_DEPTH, ProgramReader, type Reading } from "./callReader.js";
 
 const CONSTANTS: Readonly<Record<string, string>> = {
   True: "true",
@@ -59,41 +56,24 @@ export class PythonCallReader extends ProgramReader {
   protected *value(depth: number): Reading {
     if (depth > MAX_DEPTH) this.fail();
     if (this.at('"') || this.at("'")) yield* this.string();
-    else if (this.at("[")) yield* this.list(depth);
-    else if (this.at("{")) yield* this.dictionary(depth);
-    else this.give(yield* this.constant());
+    else if (this.at("[")) {
+      yield* this.members("[", "]", () => this.value(depth + 1));
+      yield* this.advance();
+    } else if (this.at("{")) {
+      yield* this.members("{", "}", () => this.member(depth + 1));
+      yield* this.advance();
+    } else this.give(yield* this.constant());
   }
 
-  private *list(depth: number): Reading {
-    this.give("[");
-    yield* this.advance();
+  /** Of a dictionary. */
+  private *member(depth: number): Reading {
+    if (!this.at('"') && !this.at("'")) this.fail();
+    yield* this.string();
     yield* this.skipSpace();
-    for (let first = true; !this.at("]"); first = false) {
-      if (!first) this.give(", ");
-      yield* this.value(depth + 1);
-      yield* this.comma("]");
-    }
-    this.give("]");
-    yield* this.advance();
-  }
-
-  private *dictionary(depth: number): Reading {
-    this.give("{");
-    yield* this.advance();
+    yield* this.expect(":");
     yield* this.skipSpace();
-    for (let first = true; !this.at("}"); first = false) {
-      if (!first) this.give(", ");
-      if (!this.at('"') && !this.at("'")) this.fail();
-      yield* this.string();
-      yield* this.skipSpace();
-      yield* this.expect(":");
-      yield* this.skipSpace();
-      this.give(": ");
-      yield* this.value(depth + 1);
-      yield* this.comma("}");
-    }
-    this.give("}");
-    yield* this.advance();
+    this.give(": ");
+    yield* this.value(depth);
   }
 
   private *constant(): Reading<string> {
