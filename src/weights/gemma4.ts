@@ -2,6 +2,8 @@
 
 import type { LayerSpec } from "../runtime/runtime.js";
 import type { JsonFields } from "./jsonFields.js";
+import { layerTypesOf } from "./layerTypes.js";
+import { headDimOf } from "./ropeSpec.js";
 
 const FULL = "full_attention";
 const SLIDING = "sliding_attention";
@@ -11,22 +13,15 @@ const PATTERN = 6;
 /** With the types of all layers, the last of which always sees all; without what other families mean otherwise. */
 export function withLayerTypes(fields: JsonFields): JsonFields {
   const count = fields.integer("num_hidden_layers", 1, 1024);
-  const name = "layer_types";
-  const types =
-    fields.get(name) === null
-      ? Array.from({ length: count }, (_, i) => ((i + 1) % PATTERN === 0 ? FULL : SLIDING))
-      : [...fields.strings(name)];
-  if (types.length !== count) fields.fail(name, `must have ${count} entries (num_hidden_layers)`);
-  const other = types.find((type) => type !== FULL && type !== SLIDING);
-  if (other !== undefined) fields.fail(name, `contains "${other}"; known for this family are ${FULL}, ${SLIDING}`);
-  types[count - 1] = FULL;
+  const usual = Array.from({ length: count }, (_, i) => ((i + 1) % PATTERN === 0 ? FULL : SLIDING));
+  const types = [...(layerTypesOf(fields, count, [FULL, SLIDING]) ?? usual).slice(0, -1), FULL];
   // "vision": tokens of images see each other.
   const bidirectional = "use_bidirectional_attention";
   const causal = fields.get(bidirectional) === "vision" ? null : fields.get(bidirectional);
   if (causal === "all") fields.fail(bidirectional, 'is "all"; only causal attention is known');
   const moe = "enable_moe_block";
   if (fields.boolean(moe, false)) fields.fail(moe, "is true: experts beside a feed-forward are not computed");
-  return fields.withDefaults({ [name]: types, [bidirectional]: causal }, true);
+  return fields.withDefaults({ layer_types: types, [bidirectional]: causal }, true);
 }
 
 /** Which layers attend to the keys and values of which, and what heads they have. `fields`: with all layers' types. */
@@ -85,12 +80,6 @@ function headsOf(
       ...(own.has("num_key_value_heads") && { kvHeads: own.integer("num_key_value_heads", 1, 1024) }),
     };
   };
-}
-
-function headDimOf(fields: JsonFields, name: string, fallback?: number): number {
-  const width = fields.integer(name, 2, 512, fallback);
-  if (width % 2 !== 0) fields.fail(name, "must be even");
-  return width;
 }
 
 /** Width of what each layer is given of a token beside the residual stream; 0: nothing. */

@@ -2,6 +2,7 @@
 
 import type { LayerSpec } from "../runtime/runtime.js";
 import type { JsonFields } from "./jsonFields.js";
+import { layerTypesOf } from "./layerTypes.js";
 
 const MAX_WIDTH = 2 ** 19;
 
@@ -45,15 +46,8 @@ export function withShortConvolutions(fields: JsonFields, layers: LayerSpec[], h
 }
 
 function attendingLayers(fields: JsonFields, count: number): (layer: number) => boolean {
-  if (fields.get("layer_types") !== null) {
-    const types = fields.strings("layer_types");
-    if (types.length !== count) fields.fail("layer_types", `must have ${count} entries (num_hidden_layers)`);
-    const other = types.find((type) => type !== "full_attention" && type !== "conv");
-    if (other !== undefined) {
-      fields.fail("layer_types", `contains "${other}"; known for this family are full_attention, conv`);
-    }
-    return (layer) => types[layer] === "full_attention";
-  }
+  const types = layerTypesOf(fields, count, ["full_attention", "conv"]);
+  if (types !== null) return (layer) => types[layer] === "full_attention";
   const told = fields.get("full_attn_idxs");
   if (told === null) return () => true;
   if (!Array.isArray(told) || !told.every((layer) => Number.isInteger(layer) && layer >= 0 && layer < count)) {

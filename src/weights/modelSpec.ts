@@ -5,8 +5,9 @@ import type { ExpertsSpec, LayerSpec, ModelSpec } from "../runtime/runtime.js";
 import { ACTIVATION_NAMES, type Family, familyNamed, MODEL_TYPES, towerNamed, type Windows } from "./families.js";
 import { tokenInputs, withLayerTypes, withSharedKeys } from "./gemma4.js";
 import type { JsonFields } from "./jsonFields.js";
+import { layerTypesOf } from "./layerTypes.js";
 import { withShortConvolutions, withUsualFields } from "./lfm2.js";
-import { NO_ROPE, ropeSpec } from "./ropeSpec.js";
+import { headDimOf, NO_ROPE, ropeSpec } from "./ropeSpec.js";
 
 /** Of a layer, and of a token. */
 const MAX_EXPERTS = 1024;
@@ -77,8 +78,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
   if (fields.get("head_dim") === null && family.headDim === undefined && hidden % heads !== 0) {
     fields.fail("hidden_size", `must be a multiple of num_attention_heads (${heads}) where head_dim is absent`);
   }
-  const headDim = fields.integer("head_dim", 2, 512, family.headDim ?? hidden / heads);
-  if (headDim % 2 !== 0) fields.fail("head_dim", "must be even");
+  const headDim = headDimOf(fields, "head_dim", family.headDim ?? hidden / heads);
   const attentionBias = fields.boolean("attention_bias", family.qkvBias === "always");
   const qkvBias = family.qkvBias !== "never" && attentionBias;
   return {
@@ -121,11 +121,10 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
 
 /** Which layers have a delta rule says `layer_types`; where that is absent, all but every n-th have one. */
 function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
-  const name = "layer_types";
   const interval = fields.integer("full_attention_interval", 1, 1024, 4);
-  const given = fields.get(name) === null ? null : fields.strings(name);
-  const types = given ?? layers.map((_, i) => ((i + 1) % interval === 0 ? "full_attention" : "linear_attention"));
-  if (types.length !== layers.length) fields.fail(name, `must have ${layers.length} entries (num_hidden_layers)`);
+  const types =
+    layerTypesOf(fields, layers.length, ["full_attention", "linear_attention"]) ??
+    layers.map((_, i) => ((i + 1) % interval === 0 ? "full_attention" : "linear_attention"));
   const size = (field: string, max: number) => fields.integer(`linear_${field}`, 1, max);
   const deltaRule = {
     keyHeads: size("num_key_heads", 1024),
@@ -137,11 +136,7 @@ function withDeltaRule(fields: JsonFields, layers: LayerSpec[]): LayerSpec[] {
   if (deltaRule.valueHeads % deltaRule.keyHeads !== 0) {
     fields.fail("linear_num_value_heads", `must be a multiple of linear_num_key_heads (${deltaRule.keyHeads})`);
   }
-  return layers.map((layer, i) => {
-    if (types[i] === "full_attention") return layer;
-    if (types[i] === "linear_attention") return { ...layer, attention: null, deltaRule };
-    return fields.fail(name, `contains "${types[i]}"; known for this family are full_attention, linear_attention`);
-  });
+  return layers.map((layer, i) => (types[i] === "full_attention" ? layer : { ...layer, attention: null, deltaRule }));
 }
 
 /** Which layers have experts, as transformers' classes find it. */

@@ -72,6 +72,13 @@ interface RopeContext extends RopeDefaults {
   scaling?: JsonFields | null;
 }
 
+/** Width of a head, whose elements turn in pairs. */
+export function headDimOf(fields: JsonFields, name: string, fallback?: number): number {
+  const width = fields.integer(name, 2, 512, fallback);
+  if (width % 2 !== 0) fields.fail(name, "must be even");
+  return width;
+}
+
 export function ropeSpec(config: JsonFields, context: RopeContext): RopeSpec {
   const given = context.scaling === undefined ? toldOfAll(config) : context.scaling;
   const scaling = given ?? new JsonFields(config.file, context.parameters ?? {}, "rope_scaling");
