@@ -20,4 +20,14 @@ class ActivationProbe {
   std::unordered_map<const Linear*, Squares> squares_;
 };
 
+// Tile c [t.rows][t.panels * 16] (+)= x W^T + bias, as the probe is shown it.
+inline void linear_product(const Model& m, const Linear& w, const Input& x, const Tile& t, float* c, int64_t ldc,
+                           bool accumulate) {
+  if (m.probe) m.probe->compare(m.kernels, w, x, t);
+  multiply(m.kernels, w, x, t, c, ldc, accumulate);
+  if (w.bias.empty()) return;
+  const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, w.n - col);
+  m.kernels.bias_add(c, ldc, t.rows, cols, w.bias.data() + col);
+}
+
 }  // namespace anneal::cpu

@@ -54,8 +54,7 @@ struct Experts {
     team.each(split.chunks(), [&](int64_t chunk, int) {
       const Tile t = tile_of(split, chunk);
       float* const scores = s.scores.at(t.row, column + t.panel * kLanes);
-      multiply(k, linear, Input{x}, t, scores, s.scores.ld, false);
-      add_bias(linear, t, scores, s.scores.ld);
+      linear_product(m, linear, Input{x}, t, scores, s.scores.ld, false);
     });
   }
 
@@ -130,18 +129,6 @@ struct Experts {
     return input;
   }
 
-  void product(const Linear& linear, const Input& x, const Tile& t, float* c, int64_t ldc) const {
-    if (m.probe) m.probe->compare(k, linear, x, t);
-    multiply(k, linear, x, t, c, ldc, false);
-    add_bias(linear, t, c, ldc);
-  }
-
-  void add_bias(const Linear& linear, const Tile& t, float* c, int64_t ldc) const {
-    if (linear.bias.empty()) return;
-    const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, linear.n - col);
-    k.bias_add(c, ldc, t.rows, cols, linear.bias.data() + col);
-  }
-
   // act [choices][intermediate] of x, choices in order.
   void activate(const Input& x, const Rows& act, const Rows& gate, const Rows& up) {
     struct Part {
@@ -166,8 +153,8 @@ struct Experts {
       const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, spec.intermediate_of(part.expert) - col);
       const int64_t ld = t.panels * kLanes;
       float *gates = ws.workers[worker].tile.floats(), *ups = gates + t.rows * ld;
-      product(w.experts[part.expert].gate, x, t, gates, ld);
-      product(w.experts[part.expert].up, x, t, ups, ld);
+      linear_product(m, w.experts[part.expert].gate, x, t, gates, ld, false);
+      linear_product(m, w.experts[part.expert].up, x, t, ups, ld, false);
       for (int i = 0; i < t.rows; i++) {
         const int c = s.order[t.row + i], row = row_of(c);
         const int64_t to = column_of(c) + col;
@@ -192,7 +179,7 @@ struct Experts {
         for (int at = s.from[e]; at < s.from[e + 1]; at += kTileRows) {
           const Tile t{at, std::min(kTileRows, s.from[e + 1] - at), stripe.panel, stripe.panels};
           team.preemption_point(worker);
-          product(w.experts[e].down, act, t, sums, cols);
+          linear_product(m, w.experts[e].down, act, t, sums, cols, false);
           for (int i = 0; i < t.rows; i++) {
             const int c = s.order[at + i];
             k.add_scaled(to.at(row_of(c), col), sums + int64_t(i) * cols, scale * s.weight[c], cols);

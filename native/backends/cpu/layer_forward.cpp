@@ -33,10 +33,7 @@ struct ProjectionTile {
                   bool accumulate) const {
     const Kernels& k = m.kernels;
     const Linear& w = m.weights->layers[layer].projections[p];
-    if (m.probe) m.probe->compare(k, w, x, t);
-    multiply(k, w, x, t, c, ldc, accumulate);
-    if (!w.bias.empty())
-      k.bias_add(c, ldc, t.rows, std::min(t.panels * kLanes, w.n - t.panel * kLanes), w.bias.data() + t.panel * kLanes);
+    linear_product(m, w, x, t, c, ldc, accumulate);
     for (const AdapterRows& s : adapted) {
       const LowRank& low = s.adapter->layers[layer][p];
       const int from = std::max(t.row, s.row0 - row0), to = std::min(t.row + t.rows, s.row0 + s.rows - row0);

@@ -9,12 +9,6 @@
 namespace anneal::cpu {
 namespace {
 
-// Tile c [t.rows][t.panels * 16] of x W^T.
-void product(const Model& m, const Linear& linear, const Input& x, const Tile& t, float* c) {
-  if (m.probe) m.probe->compare(m.kernels, linear, x, t);
-  multiply(m.kernels, linear, x, t, c, t.panels * kLanes, false);
-}
-
 Input input_of(Team& team, const Model& m, const Linear& linear, const Rows& x, int rows, RunScratch& run) {
   const Linear* const weights[] = {&linear};
   return with_codes(team, m.kernels, x, rows, weights, 1, run.codes);
@@ -28,7 +22,7 @@ void round_product(Team& team, const Model& m, const Linear& linear, const Input
     const Tile t = tile_of(split, chunk);
     const int col = t.panel * kLanes, cols = std::min(t.panels * kLanes, linear.n - col);
     float* sums = ws.workers[worker].tile.floats();
-    product(m, linear, x, t, sums);
+    linear_product(m, linear, x, t, sums, t.panels * kLanes, false);
     round_tile(m.kernels, sums, t.panels * kLanes, t.rows, cols, to, t.row, col);
   });
 }
@@ -58,7 +52,7 @@ void activate(Team& team, const Model& m, int layer, const LayerActivations& a, 
     const int64_t ld = t.panels * kLanes;
     float *gates = ws.workers[worker].tile.floats(), *given = gates + t.rows * ld;
     char* const given_again = reinterpret_cast<char*>(given + ld);
-    product(m, linear, x, t, gates);
+    linear_product(m, linear, x, t, gates, ld, false);
     for (int i = 0; i < t.rows; i++) {
       const int row = t.row + i;
       k.widen_rows(token_input(m, layer, a.row(row0 + row), ws) + col * k.elem, ld, 1, cols, given, ld);
