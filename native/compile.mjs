@@ -69,6 +69,8 @@ const INSTRUCTION_SETS = {
     "isa_amx_avx2.cpp": AVX2,
     "isa_amx_avx512.cpp": AVX512,
     "isa_amx.cpp": [...AVX512, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16"],
+    "fit_avx2.cpp": AVX2,
+    "fit_avx512.cpp": AVX512,
   },
   arm64: { "isa_neon.cpp": [] },
 };

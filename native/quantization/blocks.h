@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "../model/tensor_format.h"
 
@@ -67,5 +68,11 @@ void dequantize_row(TensorFormat, const uint8_t* row, int64_t numbers, float* ou
 bool can_quantize(TensorFormat);
 // Of finite numbers.
 void quantize_row(TensorFormat, const float* row, int64_t numbers, uint8_t* out);
+
+// Blocks of kMaxBlock numbers in a format that is made. Every one that this machine can run makes the same: the fastest
+// last, which quantize_row takes.
+using FitBlocks = void (*)(TensorFormat, const float* x, Block* out);
+std::vector<FitBlocks> all_fit_blocks();
+void quantize_row(TensorFormat, const float* row, int64_t numbers, uint8_t* out, FitBlocks);
 
 }  // namespace anneal::quantization

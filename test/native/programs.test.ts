@@ -146,8 +146,13 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
-    for (const set of ["portable", "neon", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"]) {
-      const object = join(objectsFolder, `backends/cpu/kernels/isa_${set}.o`);
+    const kernels = ["portable", "neon", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"];
+    const objects = [
+      ...kernels.map((set) => `backends/cpu/kernels/isa_${set}.o`),
+      ...["avx2", "avx512"].map((set) => `quantization/fit_${set}.o`),
+    ];
+    for (const name of objects) {
+      const object = join(objectsFolder, name);
       if (!existsSync(object)) continue;
       const symbols = execFileSync("nm", ["-C", object], { encoding: "utf8" });
       expect(symbols.split("\n").filter((line) => / [WVu] /.test(line))).toEqual([]);

@@ -1,0 +1,14 @@
+// Blocks made of numbers, for x86 with AVX2; compiled with -mavx2 -mfma.
+#if defined(__x86_64__)
+#include "fit.h"
+
+#if !(defined(__AVX2__) && !defined(__AVX512F__))
+#error "compile this file with -mavx2 -mfma"
+#endif
+
+namespace anneal::quantization {
+
+FitBlocks fit_blocks_avx2() { return fit_blocks; }
+
+}  // namespace anneal::quantization
+#endif
