@@ -4,8 +4,9 @@ import type { GgufFields } from "./ggufFields.js";
 
 const NAME = "gemma4";
 const FACTORS = "rope_freqs.weight";
-/** What frequencies that turn by nothing are divided by, at least. */
+/** What frequencies that turn by nothing are divided by: at least, and where they are written. */
 const NOTHING = 1e20;
+const WRITTEN_NOTHING = 1e30;
 
 /** Of `layers` layers; `ropeFactors`: what frequencies of layers that see all are divided by. */
 export function gemma4Config(
@@ -91,3 +92,7 @@ function turningShare(fields: GgufFields, width: number, factors: Float32Array |
   const share = (2 * count) / width;
   return Math.trunc((share * width) / 2) === count ? share : (2 * count + 1) / width;
 }
+
+/** What frequencies of a head of this width are divided by where `share` of it turns. */
+export const turningFactors = (width: number, share: number): Float32Array =>
+  Float32Array.from({ length: width / 2 }, (_, i) => (i < Math.trunc((share * width) / 2) ? 1 : WRITTEN_NOTHING));

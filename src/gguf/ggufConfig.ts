@@ -79,8 +79,7 @@ export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   return found ? { ...found[1], name: found[0] } : null;
 }
 
-const isWritten = ({ deltaRule, shortConvolution, sharedKeys, experts }: Architecture) =>
-  !deltaRule && !shortConvolution && !sharedKeys && experts !== "biased";
+const isWritten = ({ deltaRule, experts }: Architecture) => !deltaRule && experts !== "biased";
 
 export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";

@@ -37,6 +37,7 @@ const NO_RANK = -1e6;
 
 /**
  * @param size rows of the embedding: the tokens that a model has
+ * @param architecture what llama.cpp calls the model
  * @returns the metadata; `isNamed` is false where llama.cpp has no name for how texts are split, so that it reads texts
  * otherwise: then the whole tokenizer.json is among it.
  * @throws ModelFileError where it is none of byte pairs, which is what the metadata tells
@@ -44,6 +45,7 @@ const NO_RANK = -1e6;
 export function vocabularyMetadata(
   source: VocabularySource,
   size: number,
+  architecture: string,
 ): { metadata: TypedMetadata; isNamed: boolean } {
   const model = source.tokenizer.model as JsonObject;
   if (model.type !== undefined && model.type !== "BPE") {
@@ -52,6 +54,8 @@ export function vocabularyMetadata(
     });
   }
   const isSentencePiece = model.byte_fallback === true;
+  // Its pieces are of SentencePiece, and its merges are listed as those of others.
+  const listsMerges = architecture === "gemma4" && isSentencePiece;
   const merges = ((model.merges ?? []) as (string | string[])[]).map((merge) =>
     Array.isArray(merge) ? merge.join(" ") : merge,
   );
@@ -70,13 +74,14 @@ export function vocabularyMetadata(
   const splitting = isSentencePiece ? null : splittingName(source.tokenizer, model);
   const isNamed = isSentencePiece || splitting !== null;
   const metadata = new Map<string, TypedValue>([
-    ["tokenizer.ggml.model", { string: isSentencePiece ? "llama" : "gpt2" }],
+    ["tokenizer.ggml.model", { string: listsMerges ? "gemma4" : isSentencePiece ? "llama" : "gpt2" }],
     ["tokenizer.ggml.tokens", { strings: tokens }],
     ["tokenizer.ggml.token_type", { int32s: kinds }],
     ["tokenizer.ggml.add_bos_token", { boolean: source.addsBos }],
   ]);
   if (isSentencePiece) {
-    metadata.set("tokenizer.ggml.scores", { float32s: scoresOf(tokens, merges) });
+    if (listsMerges) metadata.set("tokenizer.ggml.merges", { strings: merges });
+    else metadata.set("tokenizer.ggml.scores", { float32s: scoresOf(tokens, merges) });
     metadata.set("tokenizer.ggml.add_space_prefix", { boolean: addsSpace(source.tokenizer) });
   } else {
     metadata.set("tokenizer.ggml.pre", { string: splitting ?? (model.ignore_merges ? "llama-bpe" : "gpt-2") });

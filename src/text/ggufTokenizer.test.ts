@@ -1,6 +1,6 @@
 // Tokenizers out of GGUF metadata, made of tokenizer.json as llama.cpp's converter makes it: the same ids as tokenizer.json's own.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -122,6 +122,7 @@ it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it 
   const { metadata, isNamed } = vocabularyMetadata(
     { ...source, file: "tokenizer.json", addsBos: name.startsWith("llama"), endIds: [own.eosId!] },
     own.vocabSize + 3,
+    "llama",
   );
   expect(isNamed).toBe(true);
   const file = join(folder, `${name}.gguf`);
@@ -139,10 +140,37 @@ it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it 
   await Promise.all([own.close(), read.close()]);
 });
 
+it("one of Gemma 4, whose merges are listed, gives the ids that it gives itself", async () => {
+  const base = join(REFERENCE, "llama2");
+  const source = await readTokenizerFolder(base);
+  const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
+  const merged = { ...source, tokenizer: { ...source.tokenizer, normalizer: replace, pre_tokenizer: null } };
+  const own = join(folder, "gemma4");
+  cpSync(base, own, { recursive: true });
+  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(merged.tokenizer));
+  const file = join(folder, "gemma4.gguf");
+  const tokenizers = [await loadTokenizer(own)];
+  const vocabulary = { ...merged, file: "tokenizer.json", addsBos: true, endIds: [2] };
+  const { metadata, isNamed } = vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "gemma4");
+  expect([isNamed, metadata.get("tokenizer.ggml.model")]).toEqual([true, { string: "gemma4" }]);
+  expect(metadata.has("tokenizer.ggml.scores")).toBe(false);
+  await writeGguf(file, metadata, [], () => undefined);
+  tokenizers.push(await loadTokenizer(file));
+  for (const { text } of json("llama2", "random_cases.json").texts as { text: string }[]) {
+    const [wanted, read] = tokenizers.map((tokenizer) => tokenizer.encode(text, { addSpecialTokens: true }));
+    expect([text, read]).toEqual([text, wanted]);
+  }
+  for (const tokenizer of tokenizers) await tokenizer.close();
+});
+
 it("one that splits texts in no known way travels whole", async () => {
   const source = await readTokenizerFolder(TINY);
   const own = await loadTokenizer(TINY);
-  const { metadata, isNamed } = vocabularyMetadata({ ...source, file: "", addsBos: false, endIds: [2] }, own.vocabSize);
+  const { metadata, isNamed } = vocabularyMetadata(
+    { ...source, file: "", addsBos: false, endIds: [2] },
+    own.vocabSize,
+    "llama",
+  );
   expect(isNamed).toBe(false);
   const file = join(folder, "tiny.gguf");
   await writeGguf(file, metadata, [], () => undefined);

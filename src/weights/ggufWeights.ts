@@ -61,7 +61,9 @@ function isKeptQuantized({ dtype, tiledHeads }: TensorLocation): boolean {
 
 /** Matrices that are in float32 beside whatever. */
 const isSmall = (name: string) =>
-  isRouter(name) || /\.(linear_attn\.(conv1d|in_proj_[ab])|conv\.conv|per_layer_\w+)\.weight$/.test(name);
+  isRouter(name) || isConvolution(name) || /\.(linear_attn\.in_proj_[ab]|per_layer_\w+)\.weight$/.test(name);
+
+export const isConvolution = (name: string): boolean => /\.(linear_attn\.conv1d|conv\.conv)\.weight$/.test(name);
 
 /** As config.json of the folder that the file was made of. @throws ModelFileError */
 export async function readGgufConfig(file: string): Promise<JsonFields> {
@@ -124,7 +126,7 @@ export function interleavedHeads(name: string, { layers }: ModelSpec): number | 
 }
 
 /** Without the middle dimension of a convolution, and the only row of a shared expert's gate. */
-function storedShape(name: string, shape: readonly number[]): readonly number[] {
+export function storedShape(name: string, shape: readonly number[]): readonly number[] {
   if (shape.length === 3) return [shape[0]!, shape[2]!];
   return name.endsWith(".shared_expert_gate.weight") ? shape.slice(1) : shape;
 }

@@ -6,7 +6,6 @@ import {
   ggufArchitecture,
   ggufConfig,
   ggufTensorName,
-  llama3Factors,
   type NamedArchitecture,
   ROPE_FACTORS,
   type RopeFactors,
@@ -17,7 +16,8 @@ import { readValue, type TypedMetadata, type TypedValue, type WrittenTensor, wri
 import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
 import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType, narrow } from "./floats.js";
-import { interleavedHeads } from "./ggufWeights.js";
+import { modelMetadata } from "./ggufModelMetadata.js";
+import { interleavedHeads, isConvolution, storedShape } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { type Adapter, MergedTensors } from "./mergedTensors.js";
 import { readModelConfig } from "./modelConfig.js";
@@ -74,7 +74,7 @@ export async function writeGgufModel(
     if (typed.some(({ type }) => !isFloatType(type))) {
       metadata.set("general.quantization_version", { uint32: QUANTIZATION_VERSION });
     }
-    const tokens = vocabularyMetadata(vocabulary, config.vocab);
+    const tokens = vocabularyMetadata(vocabulary, config.vocab, architecture.name);
     for (const [key, value] of tokens.metadata) metadata.set(key, value);
     const tensors = typed.map(({ tensor, type }): WrittenTensor => {
       const heads = architecture.interleaved ? interleavedHeads(tensor.name, config) : null;
@@ -148,77 +148,7 @@ async function write(
   });
 }
 
-// ---- what the model is
-
-function modelMetadata(config: ModelSpec, { name, gemma }: NamedArchitecture) {
-  // Of models that GGUF tells of, all layers attend.
-  const attentions = config.layers.map((layer) => layer.attention!);
-  const windowed = attentions.find(({ window }) => window > 0);
-  const attention = attentions.find(({ window }) => window === 0) ?? attentions[0]!;
-  const { feedForward, residualScale } = config.layers[0]!;
-  const experts = config.layers.find((layer) => layer.experts)?.experts;
-  const { rope, headDim } = attention;
-  const fields = new Map<string, TypedValue>([
-    ["general.architecture", { string: name }],
-    ["general.type", { string: "model" }],
-  ]);
-  const set = (key: string, value: TypedValue) => fields.set(`${name}.${key}`, value);
-  set("block_count", { uint32: config.layers.length });
-  set("context_length", { uint32: config.maxPositions });
-  set("embedding_length", { uint32: config.hidden });
-  if (experts) {
-    set("expert_count", { uint32: experts.count });
-    set("expert_used_count", { uint32: experts.perToken });
-    set("expert_feed_forward_length", { uint32: experts.intermediate });
-  }
-  // Where all layers have experts: what a token sees of them.
-  const width = feedForward?.intermediate ?? experts!.intermediate * experts!.perToken;
-  set("feed_forward_length", { uint32: width });
-  set("vocab_size", { uint32: config.vocab });
-  set("attention.head_count", { uint32: attention.heads });
-  set("attention.head_count_kv", { uint32: attention.kvHeads });
-  set("attention.key_length", { uint32: headDim });
-  set("attention.value_length", { uint32: headDim });
-  set("attention.layer_norm_rms_epsilon", { float32: config.rmsEps });
-  set("rope.dimension_count", { uint32: Math.trunc(headDim * rope.rotaryShare) });
-  set("rope.freq_base", { float32: rope.theta });
-  if (rope.type === "linear" || rope.type === "yarn") {
-    set("rope.scaling.type", { string: rope.type });
-    set("rope.scaling.factor", { float32: rope.factor });
-  }
-  if (rope.type === "yarn" || rope.type === "longrope") {
-    set("rope.scaling.original_context_length", { uint32: rope.originalMaxPositions });
-  }
-  if (rope.type === "longrope") set("rope.scaling.attn_factor", { float32: rope.attentionFactor });
-  if (windowed && (gemma || name === "phi3")) {
-    set("attention.sliding_window", { uint32: windowed.window });
-  }
-  if (gemma) {
-    const isWindowed = attentions.map(({ window }) => window > 0);
-    const { pattern } = gemma;
-    if (windowed && isWindowed.some((is, i) => is !== i % pattern < pattern - 1)) {
-      set("attention.sliding_window_pattern", { booleans: isWindowed });
-    }
-    if (windowed && windowed.rope.theta !== rope.theta) {
-      set("rope.freq_base_swa", { float32: windowed.rope.theta });
-    }
-    if (attention.softCap !== 0) set("attn_logit_softcapping", { float32: attention.softCap });
-    if (config.logitSoftCap !== 0) set("final_logit_softcapping", { float32: config.logitSoftCap });
-  }
-  if (name === "granite") {
-    set("attention.scale", { float32: attention.scale });
-    set("embedding_scale", { float32: config.embeddingScale });
-    set("residual_scale", { float32: residualScale });
-    set("logit_scale", { float32: 1 / config.logitScale });
-  }
-  const factors: RopeFactors = {};
-  if (rope.type === "llama3") factors.llama3 = Float32Array.from(llama3Factors(rope.factor, rope.theta, headDim));
-  if (rope.type === "longrope") {
-    factors.short = Float32Array.from(rope.shortFactors);
-    factors.long = Float32Array.from(rope.longFactors);
-  }
-  return { metadata: fields, factors };
-}
+// ---- that nothing is lost
 
 /** That the file, read again, is this model: what GGUF has no key for is refused, never left out. */
 function requireSame(
@@ -281,8 +211,9 @@ function stacked(tensors: readonly FloatTensorLocation[]): Stacked[] {
     found.set(name, parts);
   }
   return Array.from(found, ([name, parts]) => {
-    const { shape } = parts[0]!;
-    return { name, parts, shape: name === parts[0]!.name ? shape : [parts.length, ...shape] };
+    const [first] = parts;
+    const shape = storedShape(first!.name, first!.shape);
+    return { name, parts, shape: name === first!.name ? shape : [parts.length, ...shape] };
   });
 }
 
@@ -290,10 +221,10 @@ async function* valuesOf({ parts }: Stacked, merged: MergedTensors): AsyncGenera
   for (const part of parts) yield* merged.values(part);
 }
 
-/** Vectors and routers are of float32 in every such file; rows that are no whole blocks are not quantised. */
+/** Vectors, routers and convolutions are of float32 in every such file; rows that are no whole blocks are not quantised. */
 function typeOf({ name, shape, parts }: Stacked, dtype: GgufDtype | undefined): GgufType {
   const columns = shape.at(-1)!;
-  if (shape.length === 1 || isRouter(name)) return "F32";
+  if (shape.length === 1 || isRouter(name) || isConvolution(name)) return "F32";
   if (dtype === undefined) {
     const stored = parts[0]!.dtype;
     return parts.every((part) => part.dtype === stored) ? stored : "F32";

@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { Random } from "../../models/recipe/random.js";
 import { readGguf } from "../../src/gguf/ggufFile.js";
 import { widenFloat16 } from "../../src/halfFloats.js";
-import { openRuntime, quantizeNumbers, weightTensors } from "../../src/runtime/runtime.js";
+import { quantizeNumbers, weightTensors } from "../../src/runtime/runtime.js";
 import { readGgufWeights } from "../../src/weights/ggufWeights.js";
 import { writeMergedFolder } from "../../src/weights/mergedFolder.js";
 import { readModelConfig } from "../../src/weights/modelConfig.js";
@@ -22,6 +22,7 @@ import {
   caseAdapter,
   caseFolder,
   expected,
+  loadWeights,
   promptLogprobs,
   relativeError,
 } from "./referenceModel.js";
@@ -31,13 +32,12 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const WRITTEN: readonly Case[] = [
   ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "granite"] as const),
-  ...(["gemma2", "gemma3_odd", "phi3", "phi3_odd", "phi3_plain"] as const),
+  ...(["gemma2", "gemma3_odd", "gemma4", "phi3", "phi3_odd", "phi3_plain", "lfm2"] as const),
 ];
 
 /** Log-probabilities of the tokens of a prompt. */
 async function logprobs(path: string, tokens: Int32Array): Promise<number[]> {
-  const { config, tensors } = await openWeightFiles(path);
-  const device = await openRuntime().load({ config, tensors, dtype: "float32", kvPages: 16 });
+  const device = await loadWeights(await openWeightFiles(path));
   try {
     return [...(await promptLogprobs(device, tokens))];
   } finally {
@@ -78,13 +78,15 @@ describe.each(WRITTEN)("%s", (name) => {
     expect(tensors.size).toBe(adapter.tensors.size);
     const bytes = readFileSync(file);
     const isInPairs = ["llama", "smollm3", "granite"].includes(String(metadata.get("general.architecture")));
-    for (const projection of config.layers[0]!.attention!.fusedQkv ? ["qkv"] : ["q", "v"]) {
+    const layer = config.layers.findIndex(({ attention }) => attention);
+    const { fusedQkv, headDim } = config.layers[layer]!.attention!;
+    for (const projection of fusedQkv ? ["qkv"] : ["q", "v"]) {
       const values = adapter.tensors.get(
-        `base_model.model.model.layers.0.self_attn.${projection}_proj.lora_B.weight`,
+        `base_model.model.model.layers.${layer}.self_attn.${projection}_proj.lora_B.weight`,
       )!.data;
-      const { offset, shape, type } = tensors.get(`blk.0.attn_${projection}.weight.lora_b`)!;
+      const { offset, shape, type } = tensors.get(`blk.${layer}.attn_${projection}.weight.lora_b`)!;
       expect([type, shape[1]]).toEqual(["F32", rank]);
-      const half = config.layers[0]!.attention!.headDim / 2;
+      const half = headDim / 2;
       for (let row = 0; row < shape[0]!; row++) {
         const head = Math.floor(row / (2 * half));
         const [pair, second] = [Math.floor((row % (2 * half)) / 2), row % 2];
