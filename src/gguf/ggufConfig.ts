@@ -68,18 +68,22 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
 };
 
 /** Types of config.json that are written as another's. */
-const WRITTEN_AS: Readonly<Record<string, string>> = { mistral: "llama", gemma3: "gemma3_text" };
+const WRITTEN_AS: Readonly<Record<string, string>> = {
+  mistral: "llama",
+  gemma3: "gemma3_text",
+  gemma4: "gemma4_text",
+  qwen3_5: "qwen3_5_text",
+  qwen3_5_moe: "qwen3_5_moe_text",
+};
 
 export type NamedArchitecture = Architecture & { name: string };
 
-/** What a model of config.json's `model_type` is called; null: it is not written. */
+/** What a model of config.json's `model_type` is called; null: there is no name for it. */
 export function ggufArchitecture(modelType: string): NamedArchitecture | null {
   const type = Object.hasOwn(WRITTEN_AS, modelType) ? WRITTEN_AS[modelType] : modelType;
-  const found = Object.entries(ARCHITECTURES).find(([, known]) => isWritten(known) && known.modelType === type);
+  const found = Object.entries(ARCHITECTURES).find(([, known]) => known.modelType === type);
   return found ? { ...found[1], name: found[0] } : null;
 }
-
-const isWritten = ({ deltaRule, experts }: Architecture) => !deltaRule && experts !== "biased";
 
 export function architectureOf(fields: GgufFields): NamedArchitecture {
   const key = "general.architecture";

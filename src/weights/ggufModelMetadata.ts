@@ -27,7 +27,8 @@ export function modelMetadata(
   set("vocab_size", { uint32: config.vocab });
   setFeedForwards(config, set);
   set("attention.head_count", { uint32: attention.heads });
-  set("attention.head_count_kv", ofLayers(config.layers.map((layer) => layer.attention?.kvHeads ?? 0)));
+  const kvHeads = architecture.shortConvolution ? config.layers.map((layer) => layer.attention?.kvHeads ?? 0) : null;
+  set("attention.head_count_kv", ofLayers(kvHeads ?? attentions.map((each) => each.kvHeads)));
   setHeads(attention, "", set);
   set("attention.layer_norm_rms_epsilon", { float32: config.rmsEps });
   if (windowed && (gemma || sharedKeys || name === "phi3")) {
@@ -36,6 +37,7 @@ export function modelMetadata(
   if (gemma) setGemma(attentions, gemma, set);
   if (sharedKeys) setSharedKeys(config, attentions, windowed ?? attention, set);
   if (config.logitSoftCap !== 0) set("final_logit_softcapping", { float32: config.logitSoftCap });
+  if (architecture.deltaRule) setDeltaRule(config, set);
   const convolution = config.layers.find((layer) => layer.shortConvolution)?.shortConvolution;
   if (convolution) set("shortconv.l_cache", { uint32: convolution.kernel });
   if (name === "granite") {
@@ -57,6 +59,7 @@ function setFeedForwards({ layers }: ModelSpec, set: Set): void {
     set("expert_count", { uint32: experts.count });
     set("expert_used_count", { uint32: experts.perToken });
     set("expert_feed_forward_length", { uint32: experts.intermediate });
+    if (experts.sharedIntermediate) set("expert_shared_feed_forward_length", { uint32: experts.sharedIntermediate });
   }
   // Where all layers have experts: what a token sees of them.
   const widths = layers.map(
@@ -102,6 +105,26 @@ function setSharedKeys(
   set("attention.sliding_window_pattern", { booleans: attentions.map(({ window }) => window > 0) });
   set("attention.shared_kv_layers", { uint32: attentions.filter(({ keysOf }) => keysOf !== undefined).length });
   set("embedding_length_per_layer_input", { uint32: config.tokenInputs ?? 0 });
+}
+
+function setDeltaRule({ layers }: ModelSpec, set: Set): void {
+  const { keyHeads, valueHeads, keyDim, valueDim, kernel } = layers.find(({ deltaRule }) => deltaRule)!.deltaRule!;
+  set("ssm.conv_kernel", { uint32: kernel });
+  set("ssm.state_size", { uint32: keyDim });
+  set("ssm.group_count", { uint32: keyHeads });
+  set("ssm.time_step_rank", { uint32: valueHeads });
+  set("ssm.inner_size", { uint32: valueHeads * valueDim });
+  const interval = layers.findIndex(({ attention }) => attention) + 1;
+  set("full_attention_interval", { uint32: interval });
+  if (layers.some(({ attention }, i) => (attention !== null) !== ((i + 1) % interval === 0))) {
+    set("attention.recurrent_layers", { booleans: layers.map(({ attention }) => attention === null) });
+  }
+  // Of positions in text and in pictures, which are the same number in text.
+  const { headDim, rope } = layers.find(({ attention }) => attention)!.attention!;
+  const third = Math.ceil((headDim * rope.rotaryShare) / 6);
+  set("rope.dimension_sections", {
+    int32s: [third, third, Math.trunc((headDim * rope.rotaryShare) / 2) - 2 * third, 0],
+  });
 }
 
 function setScaling({ rope, headDim }: AttentionSpec, set: Set): RopeFactors {

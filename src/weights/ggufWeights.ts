@@ -18,11 +18,11 @@ import {
   type ModelSpec,
   quantizedFormats,
   type TensorLocation,
-  type TiledHeads,
   weightTensors,
 } from "../runtime/runtime.js";
 import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType } from "./floats.js";
+import { interleavedHeads, tiledHeads } from "./ggufOrder.js";
 import { JsonFields } from "./jsonFields.js";
 import { modelSpec } from "./modelSpec.js";
 
@@ -117,36 +117,10 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   return tensors;
 }
 
-/** Heads of a projection whose rows rotary embedding pairs; null: it is none. */
-export function interleavedHeads(name: string, { layers }: ModelSpec): number | null {
-  const [, layer, projection] = /^model\.layers\.(\d+)\.self_attn\.([qk])_proj\./.exec(name) ?? [];
-  if (layer === undefined) return null;
-  const { heads, kvHeads } = layers[Number(layer)]!.attention!;
-  return projection === "q" ? heads : kvHeads;
-}
-
 /** Without the middle dimension of a convolution, and the only row of a shared expert's gate. */
 export function storedShape(name: string, shape: readonly number[]): readonly number[] {
   if (shape.length === 3) return [shape[0]!, shape[2]!];
   return name.endsWith(".shared_expert_gate.weight") ? shape.slice(1) : shape;
-}
-
-/** How value heads of a delta rule stand in the file; null: as in the model. */
-function tiledHeads(name: string, { layers }: ModelSpec): TiledHeads | null {
-  const [, layer, part] = /^model\.layers\.(\d+)\.linear_attn\.(\w+)/.exec(name) ?? [];
-  if (layer === undefined || part === "norm") return null;
-  const { keyHeads, valueHeads, keyDim, valueDim } = layers[Number(layer)]!.deltaRule!;
-  // Then every key head has one, or there is but one key head.
-  if (keyHeads === valueHeads || keyHeads === 1) return null;
-  const isNumber = ["in_proj_b", "in_proj_a", "A_log", "dt_bias"].includes(part!);
-  const hasKeys = part === "in_proj_qkv" || part === "conv1d";
-  return {
-    heads: valueHeads,
-    groups: keyHeads,
-    width: isNumber ? 1 : valueDim,
-    first: hasKeys ? 2 * keyHeads * keyDim : 0,
-    columns: part === "out_proj",
-  };
 }
 
 async function ropeFactors(gguf: GgufFile): Promise<RopeFactors> {

@@ -17,7 +17,8 @@ import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
 import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType, narrow } from "./floats.js";
 import { modelMetadata } from "./ggufModelMetadata.js";
-import { interleavedHeads, isConvolution, storedShape } from "./ggufWeights.js";
+import { headsInTiles, inPairs, inTiles, interleavedHeads, rowsInPairs, tiledHeads } from "./ggufOrder.js";
+import { isConvolution, storedShape } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { type Adapter, MergedTensors } from "./mergedTensors.js";
 import { readModelConfig } from "./modelConfig.js";
@@ -64,6 +65,17 @@ export async function writeGgufModel(
   { dtype, name, vocabulary, signal, onProgress }: GgufModelOptions,
 ): Promise<{ splitsAlike: boolean }> {
   const architecture = await architectureOf(source);
+  // As folders have them, experts of gpt-oss are turned.
+  if (architecture.experts === "biased") {
+    throw ValidationError.at(
+      "format",
+      `models of the type "${architecture.modelType}" are not written as GGUF yet`,
+      "value_error",
+      {
+        hint: 'the format "gguf_adapter" writes the adapter alone',
+      },
+    );
+  }
   const merged = await MergedTensors.open(source, adapter);
   try {
     const { config } = merged;
@@ -77,11 +89,11 @@ export async function writeGgufModel(
     const tokens = vocabularyMetadata(vocabulary, config.vocab, architecture.name);
     for (const [key, value] of tokens.metadata) metadata.set(key, value);
     const tensors = typed.map(({ tensor, type }): WrittenTensor => {
-      const heads = architecture.interleaved ? interleavedHeads(tensor.name, config) : null;
+      const order = orderOf(tensor.name, architecture, config);
       const values = () => {
-        const stored = valuesOf(tensor, merged);
-        if (config.normAddsOne && tensor.name.endsWith("norm.weight")) return plusOne(stored);
-        return heads === null ? stored : inPairs(stored, tensor.shape, heads);
+        const stored = numbersOf(tensor, merged);
+        if (order.heads !== null) return inPairs(stored, tensor.shape, order.heads);
+        return order.tiled === null ? stored : inTiles(stored, tensor.shape, order.tiled);
       };
       const name = ggufTensorName(tensor.name, architecture);
       return { name, shape: tensor.shape, type, content: () => encoded(values(), type) };
@@ -116,8 +128,11 @@ export async function writeGgufAdapter(
   ]);
   const written = [...tensors].map(([name, { data, shape }]) => {
     const [, module, matrix] = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/.exec(name)!;
-    const heads = architecture.interleaved && matrix === "B" ? interleavedHeads(`${module}.weight`, config) : null;
-    const values = heads === null ? data : rowsInPairs(Float64Array.from(data), shape[0]! / heads, shape[1]!);
+    const { heads, tiled } = orderOf(`${module}.weight`, architecture, config);
+    const [rows, columns] = [shape[0]!, shape[1]!];
+    let values: ArrayLike<number> = data;
+    if (matrix === "B" && heads !== null) values = rowsInPairs(Float64Array.from(data), rows / heads, columns);
+    if (tiled?.columns === (matrix === "A")) values = headsInTiles(Float64Array.from(data), columns, tiled);
     const stored = ggufTensorName(`${module}.weight`, architecture);
     return floatTensor(`${stored}.lora_${matrix!.toLowerCase()}`, shape, values);
   });
@@ -217,8 +232,25 @@ function stacked(tensors: readonly FloatTensorLocation[]): Stacked[] {
   });
 }
 
-async function* valuesOf({ parts }: Stacked, merged: MergedTensors): AsyncGenerator<Float64Array> {
-  for (const part of parts) yield* merged.values(part);
+/** As the file has them, in the order of the folder. */
+async function* numbersOf({ name, parts }: Stacked, merged: MergedTensors): AsyncGenerator<Float64Array> {
+  const addsOne =
+    merged.config.normAddsOne && name.endsWith("norm.weight") && !name.endsWith(".linear_attn.norm.weight");
+  const isRate = name.endsWith(".A_log");
+  for (const part of parts) {
+    for await (const values of merged.values(part)) {
+      if (addsOne) yield values.map((value) => value + 1);
+      else if (isRate) yield values.map((value) => -Math.exp(value));
+      else yield values;
+    }
+  }
+}
+
+function orderOf(name: string, { interleaved, deltaRule }: NamedArchitecture, config: ModelSpec) {
+  return {
+    heads: interleaved ? interleavedHeads(name, config) : null,
+    tiled: deltaRule ? tiledHeads(name, config) : null,
+  };
 }
 
 /** Vectors, routers and convolutions are of float32 in every such file; rows that are no whole blocks are not quantised. */
@@ -239,10 +271,6 @@ function storedDtype(typed: readonly { tensor: Stacked; type: GgufType }[]): Ggu
   return type === "F32" ? "float32" : type === "F16" ? "float16" : "bfloat16";
 }
 
-async function* plusOne(values: AsyncIterable<Float64Array>): AsyncGenerator<Float64Array> {
-  for await (const block of values) yield block.map((value) => value + 1);
-}
-
 async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): AsyncGenerator<Uint8Array> {
   for await (const block of values) {
     for (let at = 0; at < block.length; at += PIECE) {
@@ -258,37 +286,3 @@ const floatTensor = (name: string, shape: readonly number[], values: ArrayLike<n
   type: "F32",
   content: () => [new Uint8Array(Float32Array.from(values).buffer)],
 });
-
-/** Rows of q or k as rotary pairs: those of a head in the order 0, d / 2, 1, d / 2 + 1, ... */
-async function* inPairs(
-  values: AsyncIterable<Float64Array>,
-  [rows, columns = 1]: readonly number[],
-  heads: number,
-): AsyncGenerator<Float64Array> {
-  const rowsOfHead = rows! / heads;
-  const head = new Float64Array(rowsOfHead * columns);
-  let filled = 0;
-  for await (const block of values) {
-    for (let at = 0; at < block.length; ) {
-      const count = Math.min(head.length - filled, block.length - at);
-      head.set(block.subarray(at, at + count), filled);
-      filled += count;
-      at += count;
-      if (filled < head.length) continue;
-      yield rowsInPairs(head, rowsOfHead, columns);
-      filled = 0;
-    }
-  }
-}
-
-/** Of whole heads. */
-function rowsInPairs(values: Float64Array, rowsOfHead: number, columns: number): Float64Array {
-  const result = new Float64Array(values.length);
-  const half = rowsOfHead / 2;
-  for (let row = 0; row < values.length / columns; row++) {
-    const inHead = row % rowsOfHead;
-    const paired = row - inHead + 2 * (inHead % half) + Math.floor(inHead / half);
-    result.set(values.subarray(row * columns, (row + 1) * columns), paired * columns);
-  }
-  return result;
-}

@@ -189,13 +189,16 @@ it("exports models with an expert that every token has as they were read, and re
   const target = (name: string) => join(folder, `shared-${name}`);
   expect((await engine.models.export(model.id, { path: target("peft") })).warnings).toEqual([]);
   await engine.models.export(model.id, { path: target("merged"), format: "merged" });
-  await using again = await Engine.open({ models: [target("merged")], contextLength: 256 });
+  await engine.models.export(model.id, { path: target("gguf"), format: "gguf" });
+  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: "shared-gguf" }];
+  await using again = await Engine.open({ models, contextLength: 256 });
   const before = await engine.chat.completions.create({ model: base, ...ask });
-  const after = await again.chat.completions.create({ model: "shared-merged", ...ask });
-  expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
-  for (const format of ["gguf", "onnx"] as const) {
-    await expect(engine.models.export(model.id, { path: target(format), format })).rejects.toThrow(/not written as/);
+  for (const name of ["shared-merged", "shared-gguf"]) {
+    const after = await again.chat.completions.create({ model: name, ...ask });
+    expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
   }
+  const onnx = engine.models.export(model.id, { path: target("onnx"), format: "onnx" });
+  await expect(onnx).rejects.toThrow(/not written as/);
   const full = engine.training.open(model, { weights: "full" });
   await expect(full).rejects.toMatchObject({ code: "experts_untrained", param: "weights" });
   const adapter = { targets: ["gate_proj" as const] };

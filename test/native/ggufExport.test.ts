@@ -33,6 +33,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const WRITTEN: readonly Case[] = [
   ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "granite"] as const),
   ...(["gemma2", "gemma3_odd", "gemma4", "phi3", "phi3_odd", "phi3_plain", "lfm2"] as const),
+  ...(["qwen3_5", "qwen3_5_odd", "qwen3_5_tower", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
 ];
 
 /** Log-probabilities of the tokens of a prompt. */
@@ -95,6 +96,50 @@ describe.each(WRITTEN)("%s", (name) => {
       }
     }
   });
+});
+
+it("has the adapters of a delta rule in the order of its value heads", async () => {
+  const { config } = await openWeightFolder(caseFolder("qwen3_5"));
+  const adapter = await caseAdapter("qwen3_5");
+  const file = join(folder, "delta-adapter.gguf");
+  await writeGgufAdapter(file, caseFolder("qwen3_5"), config, adapter);
+  const { tensors } = await readGguf(file);
+  const bytes = readFileSync(file);
+  const layer = config.layers.findIndex(({ deltaRule }) => deltaRule);
+  const { keyHeads, valueHeads, keyDim, valueDim } = config.layers[layer]!.deltaRule!;
+  expect(valueHeads).toBe(2 * keyHeads);
+  const { rank } = adapter.spec;
+  const of = (module: string, matrix: "A" | "B") =>
+    adapter.tensors.get(`base_model.model.model.layers.${layer}.linear_attn.${module}.lora_${matrix}.weight`)!.data;
+  const at = (name: string, index: number) =>
+    bytes.readFloatLE(tensors.get(`blk.${layer}.${name}`)!.offset + 4 * index);
+  // The first of every key head's value heads, then the second.
+  const inFolder = (head: number) => 2 * (head % keyHeads) + Math.floor(head / keyHeads);
+  const keys = 2 * keyHeads * keyDim;
+  for (let row = 0; row < keys; row++) {
+    expect(at("attn_qkv.weight.lora_b", row * rank)).toBe(of("in_proj_qkv", "B")[row * rank]);
+  }
+  for (let head = 0; head < valueHeads; head++) {
+    expect(at("ssm_alpha.weight.lora_b", head * rank + 1)).toBe(of("in_proj_a", "B")[inFolder(head) * rank + 1]);
+    for (let i = 0; i < valueDim; i++) {
+      const [to, from] = [head * valueDim + i, inFolder(head) * valueDim + i];
+      expect(at("attn_qkv.weight.lora_b", (keys + to) * rank)).toBe(of("in_proj_qkv", "B")[(keys + from) * rank]);
+      expect(at("attn_gate.weight.lora_b", to * rank)).toBe(of("in_proj_z", "B")[from * rank]);
+      const columns = valueHeads * valueDim;
+      expect(at("ssm_out.weight.lora_a", columns + to)).toBe(of("out_proj", "A")[columns + from]);
+    }
+  }
+});
+
+it("writes an adapter where the model itself is not written", async () => {
+  const { config } = await openWeightFolder(caseFolder("gpt_oss"));
+  const adapter = await caseAdapter("gpt_oss");
+  const file = join(folder, "gpt-oss-adapter.gguf");
+  await writeGgufAdapter(file, caseFolder("gpt_oss"), config, adapter);
+  const { metadata, tensors } = await readGguf(file);
+  expect(metadata.get("general.architecture")).toBe("gpt-oss");
+  expect(tensors.size).toBe(adapter.tensors.size);
+  expect(tensors.has("blk.0.attn_q.weight.lora_a")).toBe(true);
 });
 
 it("keeps a model near its numbers, the nearer the more bits there are", async () => {
