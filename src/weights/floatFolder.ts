@@ -29,7 +29,7 @@ export async function writeFloatFolder(
     async function* ({ name, dtype }) {
       const data = await valuesOf(name);
       for (let from = 0; from < data.length; from += BLOCK) {
-        yield narrow(dtype, Float64Array.from(data.subarray(from, from + BLOCK)));
+        yield narrow(dtype, new Float64Array(data.subarray(from, from + BLOCK)));
       }
     },
     options,

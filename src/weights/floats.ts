@@ -21,7 +21,7 @@ function widenBfloat16(values: Uint16Array): Float32Array {
 
 /** The nearest values of the type, ties to even. */
 export function narrow(dtype: FloatType, values: Float64Array): Uint8Array {
-  const floats = Float32Array.from(values);
+  const floats = new Float32Array(values);
   if (dtype === "F32") return new Uint8Array(floats.buffer);
   const halves = dtype === "BF16" ? narrowBfloat16(floats) : narrowFloat16(floats);
   return new Uint8Array(halves.buffer);
@@ -29,10 +29,14 @@ export function narrow(dtype: FloatType, values: Float64Array): Uint8Array {
 
 function narrowBfloat16(values: Float32Array): Uint16Array {
   const bits = new Uint32Array(values.buffer);
-  return Uint16Array.from(bits, (value) =>
+  const halves = new Uint16Array(values.length);
+  for (let i = 0; i < halves.length; i++) {
+    const value = bits[i]!;
+    const upper = value >>> 16;
     // NaN stays NaN: rounding up its fraction would make it an infinity.
-    (value & 0x7fffffff) > 0x7f800000 ? (value >>> 16) | 0x40 : (value + 0x7fff + ((value >>> 16) & 1)) >>> 16,
-  );
+    halves[i] = (value & 0x7fffffff) > INFINITE ? upper | 0x40 : (value + 0x7fff + (upper & 1)) >>> 16;
+  }
+  return halves;
 }
 
 /** Bits of float32: infinity; half a unit beyond float16's largest, which is rounded to infinity; 2^-14, its smallest normal one. */

@@ -78,7 +78,7 @@ export class MergedTensors {
   ): Promise<void> {
     const size = BYTES[dtype];
     return inPieces(raw.length / size, MAX_TURN_VALUES, (at, to) =>
-      work(Float64Array.from(widen(dtype, raw.subarray(at * size, to * size))), at),
+      work(new Float64Array(widen(dtype, raw.subarray(at * size, to * size))), at),
     );
   }
 

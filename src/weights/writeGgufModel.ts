@@ -275,7 +275,7 @@ async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): As
   for await (const block of values) {
     for (let at = 0; at < block.length; at += PIECE) {
       const piece = block.subarray(at, at + PIECE);
-      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type, Float32Array.from(piece));
+      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type, new Float32Array(piece));
     }
   }
 }
