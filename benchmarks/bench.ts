@@ -26,9 +26,10 @@
  * at just before and after each run, and at the best ones of all. A shared machine changes its pace within seconds.
  */
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, tmpdir, totalmem } from "node:os";
 import { basename, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { trainingWords } from "../src/cli/demoWords.js";
 import { listGpus, measureGpu, openRuntime } from "../src/runtime/runtime.js";
@@ -41,27 +42,47 @@ import { starts } from "./speed/starts.js";
 import { heldOut, loop } from "./speed/task.js";
 import { boundOf, described, tokensOf, workloadsOf, workNamed } from "./speed/workloads.js";
 
-const { values: options } = parseArgs({
-  options: {
-    only: { type: "string" },
-    device: { type: "string", default: "cpu" },
-    precision: { type: "string", default: "exact" },
-    cap: { type: "string", default: "1000000" },
-    shape: { type: "string" },
-    program: {
-      type: "string",
-      default: "anneal,anneal fast,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl",
-    },
-    threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
-    rounds: { type: "string", default: "3" },
-    python: { type: "string", multiple: true, default: ["python3"] },
-    folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
-    note: { type: "string", default: "" },
-    print: { type: "boolean", default: false },
-    kernels: { type: "string" },
-    "torch-type": { type: "string", default: "bfloat16" },
-  },
-});
+function optionsOf() {
+  try {
+    return parseArgs({
+      options: {
+        only: { type: "string" },
+        device: { type: "string", default: "cpu" },
+        precision: { type: "string", default: "exact" },
+        cap: { type: "string", default: "1000000" },
+        shape: { type: "string" },
+        program: {
+          type: "string",
+          default: "anneal,anneal fast,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl",
+        },
+        threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
+        rounds: { type: "string", default: "3" },
+        python: { type: "string", multiple: true, default: ["python3"] },
+        folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
+        note: { type: "string", default: "" },
+        print: { type: "boolean", default: false },
+        kernels: { type: "string" },
+        "torch-type": { type: "string", default: "bfloat16" },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    }).values;
+  } catch (error) {
+    console.error(`${(error as Error).message}\nnpm run bench -- --help says what there is`);
+    process.exit(2);
+  }
+}
+
+/** What stands at the top of this file. */
+function usage(): string {
+  const [comment] = readFileSync(fileURLToPath(import.meta.url), "utf8").split(" */");
+  return comment!.replace("/**\n", "").replace(/^ \* ?/gm, "");
+}
+
+const options = optionsOf();
+if (options.help) {
+  process.stdout.write(usage());
+  process.exit();
+}
 const { threads, folder, device, cap } = options;
 const isGpu = device !== "cpu";
 const gpu = isGpu ? (await listGpus()).find(({ id }) => id === device) : undefined;
