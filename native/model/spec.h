@@ -140,6 +140,8 @@ struct LayerSpec {
   // Likewise in the place of attention.
   std::optional<ShortConvolutionSpec> short_convolution;
   bool attends() const { return !delta_rule && !short_convolution; }
+  // A convolution of one token has none.
+  bool has_state() const { return delta_rule || (short_convolution && short_convolution->kernel > 1); }
 };
 
 struct ModelSpec {
@@ -158,7 +160,7 @@ struct ModelSpec {
   // Whether sequences have a state beside their keys and values.
   bool recurrent() const {
     for (const LayerSpec& layer : layers)
-      if (!layer.attends()) return true;
+      if (layer.has_state()) return true;
     return false;
   }
   // The layer whose keys and values a layer attends to.

@@ -13,7 +13,7 @@ import { JsonFields } from "../../src/weights/jsonFields.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
 import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
-import { DEVICE, someOnGpu } from "../native/device.js";
+import { DEVICE, isGpu, someOnGpu } from "../native/device.js";
 import { caseFolder } from "../native/referenceModel.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-recurrent-"));
@@ -28,12 +28,12 @@ beforeAll(async () => {
   for (const kind of KINDS) await make(kind);
 });
 
-async function make(kind: Kind) {
-  const base = join(folder, kind);
+async function make(kind: Kind, name: string = kind, changes: object = {}) {
+  const base = join(folder, name);
   mkdirSync(base);
   cpSync(fileURLToPath(new URL("../reference/jobs/tokenizer", import.meta.url)), base, { recursive: true });
   const config = JSON.parse(readFileSync(join(caseFolder(kind), "config.json"), "utf8"));
-  const changed = { ...config, vocab_size: 262, eos_token_id: 261 };
+  const changed = { ...config, vocab_size: 262, eos_token_id: 261, ...changes };
   writeFileSync(join(base, "config.json"), JSON.stringify(changed));
   let state = 1;
   const uniform = (bound: number) => {
@@ -53,7 +53,7 @@ async function make(kind: Kind) {
   await writeSafetensors(join(base, "model.safetensors"), tensors, { format: "pt" });
 }
 
-const open = (kind: Kind, model: object = {}, options: object = {}) =>
+const open = (kind: string, model: object = {}, options: object = {}) =>
   Engine.open({
     models: [{ path: join(folder, kind), dtype: "bfloat16", ...model }],
     device: DEVICE,
@@ -100,6 +100,21 @@ describe.each(KINDS)("a reply of %s has the same logprobs", (kind) => {
     const [{ loop }] = [...small.core.bases.values()] as [BaseModel];
     expect(loop.stats().preemptions).toBeGreaterThan(0);
   });
+});
+
+it.skipIf(isGpu)("convolutions of one token need no states", async () => {
+  await make("lfm2", "pointwise", { conv_L_cache: 1 });
+  await using engine = await open("pointwise");
+  const [{ device }] = [...engine.core.bases.values()] as [BaseModel];
+  expect(device.recurrentStates).toBe(0);
+  const [{ told, cached }, again] = [await ask(engine, QUESTION, 3, 2), await ask(engine, QUESTION, 3)];
+  expect([told[0]!.length, cached, again.cached]).toEqual([90, 0, 112]);
+  expect(again.told[0]).toEqual(told[0]);
+  const model = await engine.models.create({ project: "p", name: "pointwise", base_model: "pointwise" });
+  const session = await engine.training.open(model);
+  const tokens = Array.from({ length: 100 }, (_, i) => (i * 37) % 250);
+  await session.forwardBackward([{ tokens, trained: tokens.map(() => true) }], { loss: "cross_entropy" });
+  expect((await session.optimStep({ learningRate: 1e-3 })).gradNorm).toBeGreaterThan(0);
 });
 
 describe.each(KINDS)("training %s", (kind) => {

@@ -59,7 +59,7 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
       partial_norm[n].size(all_blocks, widest_norm(m.spec, n));
   d_out.reserve(size_t(batch.rows) * c.attended * k.elem);
   if (c.gated) d_head_gates.size(batch.rows, c.attended, k);
-  if (m.spec.recurrent()) {
+  if (c.delta_in[0] > 0) {
     d_heads.size(batch.rows, c.attended);
     d_qkv.size(batch.rows, c.delta_in[0]);
     for (RowStore* rows : {&d_b, &d_a}) rows->size(batch.rows, c.delta_in[kInA - kInQkv], k);
