@@ -215,11 +215,16 @@ it("says that experts are not adapted", async () => {
   }
 });
 
-it("takes an adapter of attention that asked for projections that experts alone have", async () => {
-  const base = fileURLToPath(new URL("../../test/reference/models/qwen3_moe", import.meta.url));
+it.each([
+  ["qwen3_moe", "experts alone have", ["q_proj", "k_proj", "v_proj", "o_proj"]],
+  ["lfm2", "have other names", ["q_proj", "k_proj", "v_proj"]],
+])("takes an adapter of attention that asked %s for projections that %s", async (name, _, attention) => {
+  const base = fileURLToPath(new URL(`../../test/reference/models/${name}`, import.meta.url));
   cpSync(join(base, "adapter"), folder, { recursive: true });
-  const attention = ["q_proj", "k_proj", "v_proj", "o_proj"];
-  editConfig({ target_modules: [...attention, "gate_proj", "up_proj", "down_proj"] });
+  const file = join(folder, "adapter_model.safetensors");
+  const { tensors } = await readSafetensors(file);
+  await writeSafetensors(file, new Map([...tensors].filter(([own]) => attention.some((part) => own.includes(part)))));
+  editConfig({ target_modules: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"] });
   const model = modelSpec(await readModelConfig(base));
   expect((await readAdapterFolder(folder, model)).spec.targets).toEqual(attention);
 });

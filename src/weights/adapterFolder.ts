@@ -99,8 +99,8 @@ export async function readAdapterFolder(folder: string, model?: ModelSpec): Prom
   });
   const tensors: NamedTensors = new Map([...read].map(([own, tensor]) => [names.get(own)!, tensor]));
   if (spec.targets.length === 0 || mayLeaveOut) spec.targets = MODULES.filter((name) => found.has(name));
-  // Of projections that experts alone have, programs that keep them as parameters write no tensors, though they were asked for.
-  if (model?.layers.some(({ experts }) => experts)) {
+  // Programs pass over what they were asked for and the model does not have, or experts alone have: they write no tensors of it.
+  if (model) {
     const own: string[] = modulesOf(model);
     spec.targets = spec.targets.filter((name) => found.has(name) || own.includes(name));
   }
