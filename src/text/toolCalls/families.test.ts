@@ -275,6 +275,12 @@ describe("lfm2", () => {
     expectParsed("lfm2", `${open}[f(x=1)]`, "", ["f", '{"x": 1}']);
   });
 
+  it("reads the JSON that it writes where it is asked to", () => {
+    const calls = '{"name": "f", "arguments": {"x": "a"}}, {"name": "g", "parameters": {}}';
+    const marked = `I ask.<|tool_call_start|>[${calls}]<|tool_call_end|>`;
+    expectParsed("lfm2", marked, "I ask.", ["f", '{"x": "a"}'], ["g", "{}"]);
+  });
+
   it("leaves other text alone", () => {
     for (const text of ["[f(x=1)]", "<|tool_call_start|>[1]<|tool_call_end|>", "<|tool_call_start|>"]) {
       expectParsed("lfm2", text, text);
@@ -288,6 +294,16 @@ describe("pythonic", () => {
     const two = " [f(x='a', y=[1, 2.5, -3], z={'k': None}), mod.g()]\n";
     expectParsed("pythonic", two, "", ["f", '{"x": "a", "y": [1, 2.5, -3], "z": {"k": null}}'], ["mod.g", "{}"]);
     expectParsed("pythonic", "[f( x = True , y = false, )]", "", ["f", '{"x": true, "y": false}']);
+  });
+
+  it("finds functions and parameters whose names Python does not allow", () => {
+    expectParsed(
+      "pythonic",
+      "[get-it(user-id=1, größe = 2), 2fa(a b=3)]",
+      "",
+      ["get-it", '{"user-id": 1, "größe": 2}'],
+      ["2fa", '{"a b": 3}'],
+    );
   });
 
   it("finds calls in a block of code", () => {

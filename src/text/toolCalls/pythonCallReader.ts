@@ -33,16 +33,16 @@ const NUMBERED: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 
 export class PythonCallReader extends ProgramReader {
   protected *read(): Reading {
-    const name = yield* this.word(/[\w.]/);
-    if (!/^[A-Za-z_]/.test(name) || !this.at("(")) this.fail();
+    // Functions and parameters are called what nothing in Python may be.
+    const name = yield* this.word(/[\w.-]/);
+    if (name === "" || !this.at("(")) this.fail();
     this.name = name;
     yield* this.advance();
     yield* this.skipSpace();
     let opening = "{";
     while (!this.at(")")) {
-      const key = yield* this.word(/\w/);
+      const key = (yield* this.word(/[^=,()[\]{}"']/)).trimEnd();
       if (key === "") this.fail();
-      yield* this.skipSpace();
       yield* this.expect("=");
       yield* this.skipSpace();
       this.give(`${opening}${JSON.stringify(key)}: `);

@@ -174,13 +174,14 @@ export const TOOL_SYNTAX: Readonly<Record<ToolFormat, ToolSyntax>> = {
       source.includes("functools[") ? jsonList("functools") : jsonList("<|tool_call|>", "<|/tool_call|>"),
   },
 
-  /** `<|tool_call_start|>[name(key=value), ...]<|tool_call_end|>`: LFM2, of whose templates most tell of the tools alone. */
+  /** `<|tool_call_start|>[name(key=value), ...]<|tool_call_end|>`: LFM2, of whose templates many tell of the tools alone. */
   lfm2: {
     isTaughtBy: (source) =>
       ["<|tool_call_start|>", "<|tool_list_start|>", "List of tools: ["].some((taught) => source.includes(taught)),
     ...marked({
       ...{ opens: ["<|tool_call_start|>"], closes: ["<|tool_call_end|>"], lists: true },
-      reader: () => new PythonCallReader(),
+      // Asked to, it writes JSON.
+      reader: (_, first) => (first === "{" ? new JsonCallReader() : new PythonCallReader()),
     }),
     texts: () => ({
       ...{ open: "<|tool_call_start|>[", head: (name) => `${name}(`, style: "python", tail: ")", between: ", " },
