@@ -394,6 +394,20 @@ three
     expect(text).toContain("<|im_start|>assistant\n<|tool_call_start|>[f(x=[True])]<|tool_call_end|><|im_end|>\n");
   });
 
+  it("LFM2.5: calls that the template writes, of messages whose content it goes through, and thoughts under its name", () => {
+    const source =
+      "{%- macro text(content) -%}{%- if content is string -%}{{ content }}{%- else -%}{%- for item in content -%}{{ item.text }}{%- endfor -%}{%- endif -%}{%- endmacro -%}" +
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{%- if m.thinking is defined -%}{{ '<think>' + m.thinking + '</think>' }}{%- endif -%}{{ text(m.content) }}" +
+      "{%- if m.tool_calls is defined -%}<|tool_call_start|>[{% for call in m.tool_calls %}{{ call.function.name }}(){% endfor %}]<|tool_call_end|>{%- endif -%}{{ '<|im_end|>\n' }}{% endfor %}";
+    const [, , , , , asks] = turns;
+    const messages = [turns[1]!, { ...asks!, reasoning: "Hm." }, { role: "assistant", content: "a", reasoning: "" }];
+    expect(renderConversation(compileChatTemplate(source), { messages })).toBe(
+      "<|im_start|>user\nGo<|im_end|>\n" +
+        "<|im_start|>assistant\n<think>Hm.</think><|tool_call_start|>[f()]<|tool_call_end|><|im_end|>\n" +
+        "<|im_start|>assistant\na<|im_end|>\n",
+    );
+  });
+
   it("Ministral: a message that only calls tools has an empty content, whose length its template asks for", () => {
     expect(rendered("ministral", { messages: turns, specialTokens: { eos_token: "</s>" } })).toContain(
       '[TOOL_RESULTS]two[/TOOL_RESULTS][TOOL_CALLS]f[ARGS]{"x": [true]}</s>[TOOL_RESULTS]three',

@@ -6,6 +6,7 @@ import { Dict, PythonError } from "../jinja/values.js";
 import { ConversationError } from "./errors.js";
 import { isGemma4 } from "./gemma4.js";
 import { isHarmony } from "./harmony.js";
+import { recogniseToolFormat } from "./toolCalls/toolCalls.js";
 
 /** A message as a request writes it; fields that vLLM does not show to a template are accepted and not shown. */
 export interface ConversationMessage {
@@ -25,7 +26,7 @@ export interface TemplateMessage {
   tool_calls?: unknown[];
   reasoning?: string;
   reasoning_content?: string;
-  /** Of gpt-oss: a third name for them. */
+  /** Of gpt-oss and LFM2: a third name for them. */
   thinking?: string;
   /** Of the first template of Gemma 4: what the tools answered that this message calls. */
   tool_responses?: { name: string | undefined; response: TemplateMessage["content"] }[];
@@ -35,16 +36,18 @@ export interface TemplateMessage {
 
 /**
  * The messages for `template`: contents as texts or, when it takes contents apart, as parts; arguments of tool calls
- * parsed; reasoning under both of its names; developer messages as part of the first system message when the template
+ * parsed; reasoning under both of its names, and LFM2's; developer messages as part of the first system message when the template
  * knows no developer. Throws ConversationError naming the field.
  */
 export function templateMessages(template: ChatTemplate, messages: readonly ConversationMessage[]): TemplateMessage[] {
   const form = contentForm(template);
   const harmony = isHarmony(template.source);
-  // Ministral's asks how long it is, that of gpt-oss what it holds.
-  const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") || harmony ? "" : null;
+  const lfm2 = recogniseToolFormat(template.source) === "lfm2";
+  // Ministral's asks how long it is, those of gpt-oss and LFM2 what it holds.
+  const nothing = form === "parts with thoughts" || template.mentions("[ARGS]") || harmony || lfm2 ? "" : null;
   const given = harmony ? messages.map(withNamedThoughts) : messages;
   const result = given.map((message, index) => templateMessage(message, `messages.${index}`, form, nothing));
+  if (lfm2) nameThoughts(result);
   if (SHORT_IDS.test(template.source)) shortenCallIds(result);
   // What the system says later is left out without a word.
   if (harmony && result.slice(1).some(isSystem)) return systemFirst(result);
@@ -56,6 +59,11 @@ export function templateMessages(template: ChatTemplate, messages: readonly Conv
 function withNamedThoughts(message: ConversationMessage): ConversationMessage {
   const { reasoning, reasoning_content, thinking } = message;
   return typeof thinking === "string" ? { ...message, reasoning: reasoning ?? reasoning_content ?? thinking } : message;
+}
+
+/** LFM2's template shows those of what it is at, and asks no more than whether there are any. */
+function nameThoughts(messages: TemplateMessage[]): void {
+  for (const message of messages) if (message.reasoning) message.thinking = message.reasoning;
 }
 
 /** In templates of Mistral, which refuse other ids of calls than of nine letters and digits. */
