@@ -101,6 +101,24 @@ describe("openWeightFolder", () => {
     expect(JSON.parse(readFileSync(join(target, "config.json"), "utf8")).tie_word_embeddings).toBe(false);
   });
 
+  it("ignores what makes keys of layers that attend to those of others, as published folders have it, but nothing else", async () => {
+    copy("gemma4");
+    const file = join(folder, "model.safetensors");
+    const { tensors } = await readSafetensors(file);
+    const own = await openWeightFolder(folder);
+    const unused = { shape: [32, 36], data: new Float32Array(32 * 36) };
+    const more = ["k_proj.weight", "v_proj.weight", "k_norm.weight"].map(
+      (name) => [`model.layers.4.self_attn.${name}`, unused] as const,
+    );
+    await writeSafetensors(file, new Map([...tensors, ...more]));
+    const found = await openWeightFolder(folder);
+    expect(found.tensors.map(({ name }) => name)).toEqual(own.tensors.map(({ name }) => name));
+    for (const other of ["model.layers.2.self_attn.v_norm.weight", "model.layers.4.self_attn.o_norm.weight"]) {
+      await writeSafetensors(file, new Map([...tensors, [other, unused]]));
+      await expect(openWeightFolder(folder)).rejects.toMatchObject({ param: other });
+    }
+  });
+
   it("is written with the numbers of config.json as they are spelled", async () => {
     copy("qwen3");
     const path = join(folder, "config.json");

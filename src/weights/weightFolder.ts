@@ -175,6 +175,12 @@ function textTensors(found: Map<string, FoundTensor>): Map<string, FoundTensor> 
 
 const OTHER_TOWERS = /^(model\.)?((vision|audio)_tower|multi_modal_projector|visual|embed_(vision|audio))\./;
 
+/** Whether a tensor makes keys or values of a layer that attends to those of another: published folders have these in all layers. */
+function isOfUnusedKeys(name: string, { layers }: ModelSpec): boolean {
+  const [, layer] = /^model\.layers\.(\d+)\.self_attn\.(?:[kv]_proj|[kv]_norm)\./.exec(name) ?? [];
+  return layer !== undefined && layers[Number(layer)]?.attention?.keysOf !== undefined;
+}
+
 /** All that the model has, and those in floats as they are stored. */
 async function matchTensors(
   folder: string,
@@ -219,6 +225,7 @@ async function matchTensors(
     if (name.endsWith(".rotary_emb.inv_freq") || (config.tiedHead && name === "lm_head.weight")) continue;
     // The head of a further token, which speculates only.
     if (name.startsWith("mtp.")) continue;
+    if (isOfUnusedKeys(name, config)) continue;
     throw new ModelFileError(file, `${name} is no tensor of this decoder`, { param: name });
   }
   return { tensors, stored: [...stored.values()] };
