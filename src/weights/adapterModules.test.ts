@@ -31,6 +31,21 @@ it("adapts of LFM2 what it has by names of its own", async () => {
   expect((await readAdapterFolder(`${reference("lfm2")}/adapter`)).spec.targets.toSorted()).toEqual(all.toSorted());
 });
 
+it("does not ask for values that all layers make of keys", () => {
+  const spec = (types: string[]) =>
+    modelSpec(
+      new JsonFields("config.json", {
+        model_type: "gemma4_text",
+        num_hidden_layers: 2,
+        layer_types: types,
+        attention_k_eq_v: true,
+      }),
+    );
+  const without = PLAIN_MODULES.filter((name) => name !== "v_proj");
+  expect(targetsOf(spec(["full_attention", "full_attention"]), PLAIN_MODULES)).toEqual(without);
+  expect(targetsOf(spec(["sliding_attention", "full_attention"]), PLAIN_MODULES)).toEqual([...PLAIN_MODULES]);
+});
+
 it("adapts of a model with experts attention, and the layers without them", () => {
   const spec = (more: object) =>
     modelSpec(new JsonFields("config.json", { model_type: "qwen3_moe", num_hidden_layers: 2, ...more }));

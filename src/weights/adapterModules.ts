@@ -1,7 +1,7 @@
 // Which modules of a model an adapter adapts.
 
 import { type AdapterModule, PLAIN_MODULES } from "../adapterModules.js";
-import type { ModelSpec } from "../runtime/runtime.js";
+import type { AttentionSpec, ModelSpec } from "../runtime/runtime.js";
 
 const SEPARATE = ["q_proj", "k_proj", "v_proj", "o_proj"] as const;
 const FUSED = ["qkv_proj", "o_proj"] as const;
@@ -21,7 +21,7 @@ export function modulesOf(spec: ModelSpec): AdapterModule[] {
   for (const { attention, deltaRule, feedForward, names } of spec.layers) {
     const add = (name: AdapterModule) => found.add((names === "lfm2" && LFM2_NAMES[name]) || name);
     const recurrent = deltaRule ? DELTA : CONVOLUTION;
-    for (const name of attention === null ? recurrent : attention.fusedQkv ? FUSED : SEPARATE) add(name);
+    for (const name of attention === null ? recurrent : attention.fusedQkv ? FUSED : separate(attention)) add(name);
     // Experts have projections of the same names, which no adapter adapts.
     if (feedForward === null) continue;
     for (const name of feedForward.fusedGateUp ? (["gate_up_proj"] as const) : (["gate_proj", "up_proj"] as const))
@@ -29,6 +29,12 @@ export function modulesOf(spec: ModelSpec): AdapterModule[] {
     add("down_proj");
   }
   return [...found];
+}
+
+/** Without those of keys and values that are others'. */
+function separate({ keysOf, valuesFromKeys }: AttentionSpec): readonly AdapterModule[] {
+  if (keysOf !== undefined) return ["q_proj", "o_proj"];
+  return valuesFromKeys ? SEPARATE.filter((name) => name !== "v_proj") : SEPARATE;
 }
 
 /**
