@@ -329,7 +329,12 @@ class SchemaCompiler {
   private parameters(notation: ParameterNotation): Expr {
     const writing: MemberWriting = {
       value: (nodes) => this.parameterValue(nodes, notation),
-      named: (name, value) => notation.parameter(text(name), value),
+      named: (name, value) => {
+        if (name === "" || notation.endsName.test(name)) {
+          throw new GrammarError("is a name that calls in this model's notation cannot have", ["properties", name]);
+        }
+        return notation.parameter(text(name), value);
+      },
       other: (name, value) => notation.parameter(name === null ? notation.name : and(name, notation.name), value),
     };
     const separator = new Separator(notation.separator(this.json));

@@ -11,6 +11,8 @@ export interface ParameterNotation {
   parameter(name: Expr, value: Expr): Expr;
   /** Any name. */
   name: Expr;
+  /** What ends a name where it is read again: names that hold it are not written. */
+  endsName: RegExp;
   /** Text that stands for a string without quotes; null: strings are written as in JSON. */
   plainText: Expr | null;
 }
@@ -27,6 +29,7 @@ export const PARAMETER_NOTATIONS = {
     separator: () => EMPTY,
     parameter: (name, value) => seq(text("<parameter="), name, text(">\n"), value, text("\n</parameter>\n")),
     name: IDENTIFIER,
+    endsName: /[<>\n]/,
     plainText: not(seq(ANY_TEXT, text("</parameter>"), ANY_TEXT)),
   },
   /** `name=value, name=value` */
@@ -35,6 +38,7 @@ export const PARAMETER_NOTATIONS = {
     separator: (json) => json.comma,
     parameter: (name, value) => seq(name, text("="), value),
     name: IDENTIFIER,
+    endsName: /[=,()[\]{}"']|^\s|\s$/,
     plainText: null,
   },
 } as const satisfies Record<string, ParameterNotation>;

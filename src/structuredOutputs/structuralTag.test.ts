@@ -237,6 +237,20 @@ test.each<[name: string, tag: unknown, good: string[], bad: string[]]>([
   for (const text of bad) expect([text, accepts(tag, text)]).toEqual([text, false]);
 });
 
+test.each([
+  ["python", ["x=y", 'q"r', "size (cm)", "a,b", " a", ""]],
+  ["qwen_xml", ["a>b", "a<b", "a\nb", ""]],
+])("names that end %s's are refused", (style, names) => {
+  const of = (name: string) => ({
+    format: { type: "json_schema", json_schema: { type: "object", properties: { [name]: {} } }, style },
+  });
+  for (const name of names) {
+    const place = { path: ["format", "json_schema", "properties", name] };
+    expect(() => accepts(of(name), ""), name).toThrow(expect.objectContaining(place));
+  }
+  for (const name of ["a b", "user-id", "größe"]) expect(accepts(of(name), "none")).toBe(false);
+});
+
 test("text ends at the first of the marks of its tag, whatever they are", () => {
   const words = (longest: number): string[] =>
     Array.from({ length: longest + 1 }, (_, length) =>
