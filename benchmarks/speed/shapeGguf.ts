@@ -46,14 +46,14 @@ export async function shapeGguf(folder: string, shape: Shape, type: ShapeType): 
     const { shape: own } = stacked[0]![1];
     const dimensions = stacked[0]![0] === name ? own : [stacked.length, ...own];
     const stored = typeOf(name, dimensions, type);
-    function* content(): Generator<Uint8Array> {
+    async function* content(): AsyncGenerator<Uint8Array> {
       for (const [, { data_offsets: places }] of stacked)
         for (let at = places[0]; at < places[1]; at += 2 * PIECE) {
           const data = new Uint8Array(Math.min(2 * PIECE, places[1] - at));
           readSync(source, data, 0, data.length, 8 + header.length + at);
           if (stored === "BF16") yield data;
           else if (stored === "F32") yield new Uint8Array(widen("BF16", data).buffer);
-          else yield quantizeNumbers(stored, widen("BF16", data));
+          else yield await quantizeNumbers(stored, widen("BF16", data));
         }
     }
     return { name: ggufTensorName(name, {}), shape: dimensions, type: stored, content };

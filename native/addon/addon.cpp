@@ -140,15 +140,20 @@ napi_value quantized_formats(const Arguments& arguments) {
   });
 }
 
-// quantize(format, numbers) -> Uint8Array of blocks
+// quantize(format, numbers) -> promise of a Uint8Array of blocks
 napi_value quantize(const Arguments& arguments) {
   const auto* format = model::quantized_format(arguments.at(0, "format").text(16));
   if (!format || !quantization::can_quantize(format->format)) invalid("format", "is no format that is made here");
-  const std::vector<float> numbers = arguments.at(1, "numbers").finite_floats();
+  std::vector<float> numbers = arguments.at(1, "numbers").finite_floats();
   if (numbers.size() % format->numbers != 0) invalid("numbers", "are not whole blocks of their format");
-  std::vector<uint8_t> blocks(quantization::row_bytes(format->format, int64_t(numbers.size())));
-  quantization::quantize_row(format->format, numbers.data(), int64_t(numbers.size()), blocks.data());
-  return arguments.js.bytes(blocks);
+  return Environment::of(arguments.js.env)->start(
+      {.client = "quantize"},
+      [format = format->format, numbers = std::move(numbers)] {
+        std::vector<uint8_t> blocks(quantization::row_bytes(format, int64_t(numbers.size())));
+        quantization::quantize_row(format, numbers.data(), int64_t(numbers.size()), blocks.data());
+        return blocks;
+      },
+      [](Js js, std::vector<uint8_t> blocks) { return js.bytes(blocks); });
 }
 
 napi_value make_cancellation(const Arguments& arguments) {

@@ -134,7 +134,7 @@ export interface NativeAddon {
   weightTensors(config: ModelSpec): { name: string; shape: number[] }[];
   adapterTensors(config: ModelSpec, spec: AdapterSpec): { name: string; shape: number[] }[];
   quantizedFormats(): QuantizedFormat[];
-  quantize(format: QuantizedFormatName, numbers: Float32Array): Uint8Array;
+  quantize(format: QuantizedFormatName, numbers: Float32Array): Promise<Uint8Array>;
   cancellation(): NativeCancellation;
   load(
     options: Omit<LoadOptions, "signal" | "onProgress"> & { device: string; gpuLayers?: number },

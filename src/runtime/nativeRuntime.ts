@@ -162,10 +162,10 @@ export function quantizedFormats(): readonly QuantizedFormat[] {
 }
 
 /**
- * Numbers of rows as blocks of a format, as they lie in GGUF; Q5_1 and Q5_K are read and not made.
+ * Numbers of rows as blocks of a format, as they lie in GGUF, off the JavaScript thread; Q5_1 and Q5_K are read and not made.
  * @throws BadRequestError "invalid_argument" for numbers that are not finite, or no whole blocks.
  */
-export function quantizeNumbers(format: QuantizedFormatName, numbers: Float32Array): Uint8Array {
+export async function quantizeNumbers(format: QuantizedFormatName, numbers: Float32Array): Promise<Uint8Array> {
   return nativeAddon().quantize(format, numbers);
 }
 

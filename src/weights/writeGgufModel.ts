@@ -52,6 +52,8 @@ const FILE_TYPES: Record<GgufDtype, number> = {
 const QUANTIZATION_VERSION = 2;
 /** Numbers that are converted at once: whole blocks of every type. */
 const PIECE = 2 ** 14;
+/** That are quantised at a time. */
+const PIECES_AHEAD = 16;
 
 /**
  * Writes the base model in the folder `source` with an adapter added into its weights.
@@ -272,11 +274,19 @@ function storedDtype(typed: readonly { tensor: Stacked; type: GgufType }[]): Ggu
 }
 
 async function* encoded(values: AsyncIterable<Float64Array>, type: GgufType): AsyncGenerator<Uint8Array> {
-  for await (const block of values) {
-    for (let at = 0; at < block.length; at += PIECE) {
-      const piece = block.subarray(at, at + PIECE);
-      yield isFloatType(type) ? narrow(type, piece) : quantizeNumbers(type, new Float32Array(piece));
+  // Those that are quantised meanwhile, in the order in which they are written.
+  const ahead: Promise<Uint8Array>[] = [];
+  try {
+    for await (const block of values) {
+      for (let at = 0; at < block.length; at += PIECE) {
+        const piece = block.subarray(at, at + PIECE);
+        if (isFloatType(type)) yield narrow(type, piece);
+        else if (ahead.push(quantizeNumbers(type, new Float32Array(piece))) > PIECES_AHEAD) yield await ahead.shift()!;
+      }
     }
+    while (ahead.length > 0) yield await ahead.shift()!;
+  } finally {
+    await Promise.allSettled(ahead);
   }
 }
 
