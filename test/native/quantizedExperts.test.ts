@@ -6,6 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Random } from "../../models/recipe/random.js";
+import { type GgufValue, readGguf } from "../../src/gguf/ggufFile.js";
+import { type TypedValue, writeGguf } from "../../src/gguf/writeGguf.js";
 import { type DeviceModel, type NamedTensors, openRuntime, weightTensors } from "../../src/runtime/runtime.js";
 import { readModelConfig } from "../../src/weights/modelConfig.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
@@ -16,6 +18,13 @@ import { writeGgufModel } from "../../src/weights/writeGgufModel.js";
 import { vocabulary } from "./oneWordVocabulary.js";
 import { PACKED, packedFolder, packedTokens } from "./packedModel.js";
 import { expected, loadWeights, promptLogprobs, recorded, relativeError } from "./referenceModel.js";
+
+function typedValue(value: GgufValue): TypedValue {
+  if (typeof value === "string") return { string: value };
+  if (typeof value === "boolean") return { boolean: value };
+  if (typeof value === "number") return Number.isInteger(value) ? { uint32: value } : { float32: value };
+  return { strings: value as string[] };
+}
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-experts-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -54,6 +63,44 @@ describe("a GGUF file", () => {
   it("is computed in bfloat16 whatever its routers are stored in", () => {
     expect(weights.dtype).toBe("bfloat16");
     expect(weights.config.layers[0]).toMatchObject({ feedForward: null, experts: { count: 5, perToken: 2 } });
+  });
+
+  it("may have the rows of gate and up in one tensor, expert by expert", async () => {
+    const { metadata, tensors } = await readGguf(path("model.gguf"));
+    const bytes = readFileSync(path("model.gguf"));
+    const dataOf = (name: string) => {
+      const { offset, bytes: size } = tensors.get(name)!;
+      return bytes.subarray(offset, offset + size);
+    };
+    const isWhole = (name: string) => {
+      const [gate, up] = ["gate", "up"].map((part) => tensors.get(name.replace(/(gate|up)_exps/, `${part}_exps`))!);
+      return /ffn_(gate|up)_exps/.test(name) && gate!.type === up!.type;
+    };
+    const written = [...tensors].flatMap(([name, { shape, type }]) => {
+      if (isWhole(name) && name.includes("ffn_up_exps")) return [];
+      if (!isWhole(name)) return [{ name, shape, type, content: () => [dataOf(name)] }];
+      const [gate, up] = [dataOf(name), dataOf(name.replace("gate", "up"))];
+      const size = gate.length / shape[0]!;
+      const parts = Array.from({ length: shape[0]! }, (_, expert) =>
+        [gate, up].map((half) => half.subarray(expert * size, (expert + 1) * size)),
+      );
+      const whole = [shape[0]!, 2 * shape[1]!, shape[2]!];
+      return [{ name: name.replace("gate", "gate_up"), shape: whole, type, content: () => parts.flat() }];
+    });
+    const file = join(folder, "fused.gguf");
+    const typed = [...metadata].map(([key, value]): [string, TypedValue] => [key, typedValue(value)]);
+    await writeGguf(file, new Map(typed), written, () => {});
+    expect((await readGguf(file)).tensors.has("blk.0.ffn_gate_up_exps.weight")).toBe(true);
+    expect(await logprobsOf(file, tokens)).toEqual(await promptLogprobs(model, tokens));
+    const short = written.map((tensor) =>
+      tensor.name.includes("gate_up")
+        ? { ...tensor, shape: [tensor.shape[0]!, tensor.shape[1]! / 2, 2 * tensor.shape[2]!] }
+        : tensor,
+    );
+    await writeGguf(join(folder, "short.gguf"), new Map(typed), short, () => {});
+    await expect(openWeightFiles(join(folder, "short.gguf"))).rejects.toMatchObject({
+      param: "blk.0.ffn_gate_up_exps.weight",
+    });
   });
 
   it("in bfloat16 has the log-probabilities of the model that it was made of", async () => {
