@@ -94,7 +94,7 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
   test("lists of weights are held to the model, and files are read as they are", () => {
     const folder = mkdtempSync(join(tmpdir(), "anneal-weights-"));
     try {
-      const rooms = ["weights", "model", "quantization"];
+      const rooms = ["weights", "model", "quantization", "executor"];
       const packed = join(import.meta.dirname, "../reference/packed/matrices");
       expect(run("weights_test", ["weights/weights_test.cpp"], rooms, [folder, packed])).toMatch(/^all passed\n$/);
     } finally {
