@@ -3,11 +3,11 @@
 import { turningFactors } from "../gguf/gemma4Config.js";
 import { llama3Factors, type NamedArchitecture, type RopeFactors } from "../gguf/ggufConfig.js";
 import type { TypedValue } from "../gguf/writeGguf.js";
-import type { AttentionSpec, ModelSpec } from "../runtime/runtime.js";
+import type { AttentionSpec, DeltaRuleSpec, ModelSpec } from "../runtime/runtime.js";
 
-type Set = (key: string, value: TypedValue) => void;
+type SetKey = (key: string, value: TypedValue) => void;
 
-/** With the factors of rotary embeddings, which are tensors. */
+/** Of a model some of whose layers attend; with the factors of rotary embeddings, which are tensors. */
 export function modelMetadata(
   config: ModelSpec,
   architecture: NamedArchitecture,
@@ -20,7 +20,7 @@ export function modelMetadata(
     ["general.architecture", { string: name }],
     ["general.type", { string: "model" }],
   ]);
-  const set: Set = (key, value) => metadata.set(`${name}.${key}`, value);
+  const set: SetKey = (key, value) => metadata.set(`${name}.${key}`, value);
   set("block_count", { uint32: config.layers.length });
   set("context_length", { uint32: config.maxPositions });
   set("embedding_length", { uint32: config.hidden });
@@ -37,7 +37,8 @@ export function modelMetadata(
   if (gemma) setGemma(attentions, gemma, set);
   if (sharedKeys) setSharedKeys(config, attentions, windowed ?? attention, set);
   if (config.logitSoftCap !== 0) set("final_logit_softcapping", { float32: config.logitSoftCap });
-  if (architecture.deltaRule) setDeltaRule(config, set);
+  const deltaRule = config.layers.find((layer) => layer.deltaRule)?.deltaRule;
+  if (deltaRule) setDeltaRule(config, deltaRule, attention, set);
   const convolution = config.layers.find((layer) => layer.shortConvolution)?.shortConvolution;
   if (convolution) set("shortconv.l_cache", { uint32: convolution.kernel });
   if (name === "granite") {
@@ -53,7 +54,7 @@ export function modelMetadata(
 const ofLayers = (numbers: readonly number[]): TypedValue =>
   numbers.every((number) => number === numbers[0]) ? { uint32: numbers[0]! } : { int32s: numbers };
 
-function setFeedForwards({ layers }: ModelSpec, set: Set): void {
+function setFeedForwards({ layers }: ModelSpec, set: SetKey): void {
   const experts = layers.find((layer) => layer.experts)?.experts;
   if (experts) {
     set("expert_count", { uint32: experts.count });
@@ -69,7 +70,7 @@ function setFeedForwards({ layers }: ModelSpec, set: Set): void {
 }
 
 /** Of layers that see all, or (`_swa`) a window. */
-function setHeads({ headDim, rope }: AttentionSpec, of: "" | "_swa", set: Set): void {
+function setHeads({ headDim, rope }: AttentionSpec, of: "" | "_swa", set: SetKey): void {
   // Where a rope is told by factors of all frequencies, it turns all.
   const turned = rope.type === "proportional" ? headDim : Math.trunc(headDim * rope.rotaryShare);
   set(`attention.key_length${of}`, { uint32: headDim });
@@ -81,7 +82,7 @@ function setHeads({ headDim, rope }: AttentionSpec, of: "" | "_swa", set: Set): 
 function setGemma(
   attentions: readonly AttentionSpec[],
   { pattern }: NonNullable<NamedArchitecture["gemma"]>,
-  set: Set,
+  set: SetKey,
 ): void {
   const isWindowed = attentions.map(({ window }) => window > 0);
   const [full, windowed] = [attentions[isWindowed.indexOf(false)], attentions[isWindowed.indexOf(true)]];
@@ -99,7 +100,7 @@ function setSharedKeys(
   config: ModelSpec,
   attentions: readonly AttentionSpec[],
   windowed: AttentionSpec,
-  set: Set,
+  set: SetKey,
 ): void {
   setHeads(windowed, "_swa", set);
   set("attention.sliding_window_pattern", { booleans: attentions.map(({ window }) => window > 0) });
@@ -107,8 +108,12 @@ function setSharedKeys(
   set("embedding_length_per_layer_input", { uint32: config.tokenInputs ?? 0 });
 }
 
-function setDeltaRule({ layers }: ModelSpec, set: Set): void {
-  const { keyHeads, valueHeads, keyDim, valueDim, kernel } = layers.find(({ deltaRule }) => deltaRule)!.deltaRule!;
+function setDeltaRule(
+  { layers }: ModelSpec,
+  { keyHeads, valueHeads, keyDim, valueDim, kernel }: DeltaRuleSpec,
+  { headDim, rope }: AttentionSpec,
+  set: SetKey,
+): void {
   set("ssm.conv_kernel", { uint32: kernel });
   set("ssm.state_size", { uint32: keyDim });
   set("ssm.group_count", { uint32: keyHeads });
@@ -120,14 +125,12 @@ function setDeltaRule({ layers }: ModelSpec, set: Set): void {
     set("attention.recurrent_layers", { booleans: layers.map(({ attention }) => attention === null) });
   }
   // Of positions in text and in pictures, which are the same number in text.
-  const { headDim, rope } = layers.find(({ attention }) => attention)!.attention!;
-  const third = Math.ceil((headDim * rope.rotaryShare) / 6);
-  set("rope.dimension_sections", {
-    int32s: [third, third, Math.trunc((headDim * rope.rotaryShare) / 2) - 2 * third, 0],
-  });
+  const pairs = (headDim * rope.rotaryShare) / 2;
+  const third = Math.ceil(pairs / 3);
+  set("rope.dimension_sections", { int32s: [third, third, Math.trunc(pairs) - 2 * third, 0] });
 }
 
-function setScaling({ rope, headDim }: AttentionSpec, set: Set): RopeFactors {
+function setScaling({ rope, headDim }: AttentionSpec, set: SetKey): RopeFactors {
   if (rope.type === "linear" || rope.type === "yarn") {
     set("rope.scaling.type", { string: rope.type });
     set("rope.scaling.factor", { float32: rope.factor });

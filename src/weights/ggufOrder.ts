@@ -28,29 +28,28 @@ export function tiledHeads(name: string, { layers }: ModelSpec): TiledHeads | nu
   };
 }
 
-/** Rows of q or k as rotary pairs: those of a head in the order 0, d / 2, 1, d / 2 + 1, ... */
-export async function* inPairs(
-  values: AsyncIterable<Float64Array>,
-  [rows, columns = 1]: readonly number[],
-  heads: number,
+/** What `order` makes of every `size` numbers, which are collected from blocks of any size. */
+export async function* inOrder(
+  blocks: AsyncIterable<Float64Array>,
+  size: number,
+  order: (numbers: Float64Array) => Float64Array,
 ): AsyncGenerator<Float64Array> {
-  const rowsOfHead = rows! / heads;
-  const head = new Float64Array(rowsOfHead * columns);
+  const numbers = new Float64Array(size);
   let filled = 0;
-  for await (const block of values) {
+  for await (const block of blocks) {
     for (let at = 0; at < block.length; ) {
-      const count = Math.min(head.length - filled, block.length - at);
-      head.set(block.subarray(at, at + count), filled);
+      const count = Math.min(size - filled, block.length - at);
+      numbers.set(block.subarray(at, at + count), filled);
       filled += count;
       at += count;
-      if (filled < head.length) continue;
-      yield rowsInPairs(head, rowsOfHead, columns);
+      if (filled < size) continue;
+      yield order(numbers);
       filled = 0;
     }
   }
 }
 
-/** Of whole heads. */
+/** Rows of whole heads of q or k as rotary pairs: those of a head in the order 0, d / 2, 1, d / 2 + 1, ... */
 export function rowsInPairs(values: Float64Array, rowsOfHead: number, columns: number): Float64Array {
   const result = new Float64Array(values.length);
   const half = rowsOfHead / 2;
@@ -62,22 +61,7 @@ export function rowsInPairs(values: Float64Array, rowsOfHead: number, columns: n
   return result;
 }
 
-/** A matrix, or a vector, with value heads as they stand in the file. It is collected whole. */
-export async function* inTiles(
-  values: AsyncIterable<Float64Array>,
-  [rows, columns = 1]: readonly number[],
-  tiled: TiledHeads,
-): AsyncGenerator<Float64Array> {
-  const all = new Float64Array(rows! * columns);
-  let filled = 0;
-  for await (const block of values) {
-    all.set(block, filled);
-    filled += block.length;
-  }
-  yield headsInTiles(all, columns, tiled);
-}
-
-/** Of groups of as many heads: the first of each group, the second of each, and so on. */
+/** Value heads as they stand in the file, of groups of as many: the first of each group, the second of each, and so on. */
 export function headsInTiles(values: Float64Array, columns: number, tiled: TiledHeads): Float64Array {
   const { heads, groups, width, first } = tiled;
   const result = values.slice();

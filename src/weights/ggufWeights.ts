@@ -81,17 +81,14 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   const used = new Set<string>(Object.values(ROPE_FACTORS));
   const tensors = weightTensors(spec).map(({ name, shape }): TensorLocation => {
     const matrix = expertTensor(name);
-    const alone = ggufTensorName(matrix?.stacked ?? name, architecture);
-    const half = gguf.tensors.has(alone) ? null : halfOf(alone);
-    const stored = half !== null && gguf.tensors.has(half.whole) ? half.whole : alone;
-    const isHalf = stored !== alone;
+    const { stored, part, parts } = placeIn(gguf, ggufTensorName(matrix?.stacked ?? name, architecture));
     const tensor = gguf.tensors.get(stored);
     if (!tensor) throw new ModelFileError(gguf.file, `lacks the tensor ${stored}`, { param: stored });
     used.add(stored);
     const fail = (problem: string) => new ModelFileError(tensor.file, `${stored} ${problem}`, { param: stored });
     const count = matrix && spec.layers[matrix.layer]!.experts!.count;
     const [rows, ...columns] = storedShape(name, shape);
-    const own = [isHalf ? 2 * rows! : rows!, ...columns];
+    const own = [parts * rows!, ...columns];
     const wanted = count === null ? own : [count, ...own];
     if (tensor.shape.length !== wanted.length || tensor.shape.some((size, i) => size !== wanted[i])) {
       throw fail(`has shape [${tensor.shape}], the metadata asks for [${wanted}]`);
@@ -100,10 +97,9 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
     if (!isFloatType(type) && (shape.length === 1 || isRouter(name))) {
       throw fail(`is of the type ${type}, which ${shape.length === 1 ? "vectors" : "routers"} cannot have`);
     }
-    const bytes = tensor.bytes / (count ?? 1) / (isHalf ? 2 : 1);
-    const part = (matrix?.expert ?? 0) * (isHalf ? 2 : 1) + (isHalf ? half!.part : 0);
+    const bytes = tensor.bytes / (count ?? 1) / parts;
     const heads = interleaved ? interleavedHeads(name, spec) : null;
-    const place = { file, offset: offset + bytes * part, bytes };
+    const place = { file, offset: offset + bytes * ((matrix?.expert ?? 0) * parts + part), bytes };
     const tiled = deltaRule ? tiledHeads(name, spec) : null;
     return {
       name,
@@ -122,11 +118,11 @@ function matchTensors(gguf: GgufFile, spec: ModelSpec): TensorLocation[] {
   return tensors;
 }
 
-/** The tensor that may hold those of gate and up, expert by expert the rows of gate and then of up; null: `stored` is neither. */
-function halfOf(stored: string): { whole: string; part: number } | null {
-  const [, layer, projection, kind] = /^(blk\.\d+)\.ffn_(gate|up)_exps\.(weight|bias)$/.exec(stored) ?? [];
-  if (layer === undefined) return null;
-  return { whole: `${layer}.ffn_gate_up_exps.${kind}`, part: projection === "gate" ? 0 : 1 };
+/** The tensor that holds another one's rows, of every expert: that itself, or the one with the rows of gate and then of up. */
+function placeIn({ tensors }: GgufFile, name: string): { stored: string; part: number; parts: number } {
+  const both = name.replace(/\.ffn_(gate|up)_exps\./, ".ffn_gate_up_exps.");
+  if (both === name || tensors.has(name) || !tensors.has(both)) return { stored: name, part: 0, parts: 1 };
+  return { stored: both, part: name.includes(".ffn_up_exps.") ? 1 : 0, parts: 2 };
 }
 
 /** Without the middle dimension of a convolution, and the only row of a shared expert's gate. */

@@ -17,7 +17,7 @@ import { type ModelSpec, quantizeNumbers } from "../runtime/runtime.js";
 import { expertTensor, isRouter } from "./expertTensors.js";
 import { isFloatType, narrow } from "./floats.js";
 import { modelMetadata } from "./ggufModelMetadata.js";
-import { headsInTiles, inPairs, inTiles, interleavedHeads, rowsInPairs, tiledHeads } from "./ggufOrder.js";
+import { headsInTiles, inOrder, interleavedHeads, rowsInPairs, tiledHeads } from "./ggufOrder.js";
 import { isConvolution, storedShape } from "./ggufWeights.js";
 import { JsonFields } from "./jsonFields.js";
 import { type Adapter, MergedTensors } from "./mergedTensors.js";
@@ -69,18 +69,12 @@ export async function writeGgufModel(
   const architecture = await architectureOf(source);
   // As folders have them, experts of gpt-oss are turned.
   if (architecture.experts === "biased") {
-    throw ValidationError.at(
-      "format",
-      `models of the type "${architecture.modelType}" are not written as GGUF yet`,
-      "value_error",
-      {
-        hint: 'the format "gguf_adapter" writes the adapter alone',
-      },
-    );
+    throw notWritten(architecture.modelType, 'the format "gguf_adapter" writes the adapter alone');
   }
   const merged = await MergedTensors.open(source, adapter);
   try {
     const { config } = merged;
+    if (config.layers.every(({ attention }) => attention === null)) throw notTold("none of its layers attends");
     const typed = stacked(merged.tensors).map((tensor) => ({ tensor, type: typeOf(tensor, dtype) }));
     const { metadata, factors } = modelMetadata(config, architecture);
     metadata.set("general.name", { string: name });
@@ -91,11 +85,13 @@ export async function writeGgufModel(
     const tokens = vocabularyMetadata(vocabulary, config.vocab, architecture.name);
     for (const [key, value] of tokens.metadata) metadata.set(key, value);
     const tensors = typed.map(({ tensor, type }): WrittenTensor => {
-      const order = orderOf(tensor.name, architecture, config);
+      const { heads, tiled } = orderOf(tensor.name, architecture, config);
       const values = () => {
         const stored = numbersOf(tensor, merged);
-        if (order.heads !== null) return inPairs(stored, tensor.shape, order.heads);
-        return order.tiled === null ? stored : inTiles(stored, tensor.shape, order.tiled);
+        const [rows, columns = 1] = tensor.shape as [number, number?];
+        const count = rows * columns;
+        if (heads !== null) return inOrder(stored, count / heads, (head) => rowsInPairs(head, rows / heads, columns));
+        return tiled === null ? stored : inOrder(stored, count, (all) => headsInTiles(all, columns, tiled));
       };
       const name = ggufTensorName(tensor.name, architecture);
       return { name, shape: tensor.shape, type, content: () => encoded(values(), type) };
@@ -145,8 +141,11 @@ async function architectureOf(source: string): Promise<NamedArchitecture> {
   const type = (await readModelConfig(source)).string("model_type");
   const found = ggufArchitecture(type);
   if (found) return found;
-  throw ValidationError.at("format", `models of the type "${type}" are not written as GGUF yet`);
+  throw notWritten(type);
 }
+
+const notWritten = (type: string, hint?: string) =>
+  ValidationError.at("format", `models of the type "${type}" are not written as GGUF yet`, "value_error", { hint });
 
 async function write(
   file: string,
@@ -179,16 +178,17 @@ function requireSame(
     return [name, { file, type, shape: [...shape], offset: 0, bytes: 0 }];
   });
   const read = { file, metadata: new Map([...metadata].map(([key, value]) => [key, readValue(value)])) };
-  const refuse = (reason: string) => ValidationError.at("format", `GGUF cannot tell of this model: ${reason}`);
   let told: ModelSpec;
   try {
     told = modelSpec(new JsonFields(file, ggufConfig({ ...read, tensors: new Map(entries) }, factors)));
   } catch (error) {
-    throw error instanceof ModelFileError ? refuse(error.reason) : error;
+    throw error instanceof ModelFileError ? notTold(error.reason) : error;
   }
   const place = difference(config, told, "");
-  if (place !== null) throw refuse(`its ${place} is lost`);
+  if (place !== null) throw notTold(`its ${place} is lost`);
 }
+
+const notTold = (reason: string) => ValidationError.at("format", `GGUF cannot tell of this model: ${reason}`);
 
 /** Numbers of metadata have 24 bits. */
 const TOLERANCE = 1e-6;

@@ -263,6 +263,27 @@ it.each(CASES.filter((name) => !WRITTEN.includes(name)))("refuses %s or says it 
   }
 });
 
+it.each([
+  ["lfm2", "conv", "none of its layers attends"],
+  ["lfm2", "full_attention", "lfm2.shortconv.l_cache"],
+  ["qwen3_5", "linear_attention", "none of its layers attends"],
+  ["qwen3_5", "full_attention", "qwen35.ssm.time_step_rank"],
+] as const)("refuses a model of the kind of %s whose layers are all %s", async (base, type, reason) => {
+  const source = join(folder, `${base}-${type}`);
+  mkdirSync(source);
+  const config = JSON.parse(readFileSync(join(caseFolder(base), "config.json"), "utf8"));
+  config.layer_types = config.layer_types.map(() => type);
+  writeFileSync(join(source, "config.json"), JSON.stringify(config));
+  const zeros = weightTensors(modelSpec(await readModelConfig(source))).map(({ name, shape }) => {
+    return [name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b)) }] as const;
+  });
+  await writeSafetensors(join(source, "model.safetensors"), new Map(zeros), {});
+  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
+  const write = writeGgufModel(`${source}.gguf`, source, none, { dtype: "float32", name: "n", vocabulary });
+  const message = expect.stringContaining(reason);
+  await expect(write).rejects.toMatchObject({ name: "ValidationError", param: "format", message });
+});
+
 it("refuses at its format what could not be read again", async () => {
   const source = join(folder, "halves");
   cpSync(caseFolder("llama3_rope"), source, { recursive: true });
