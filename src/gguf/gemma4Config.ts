@@ -55,7 +55,7 @@ export function gemma4Config(
     num_kv_shared_layers: shared,
     hidden_size_per_layer_input: number("embedding_length_per_layer_input") ?? 0,
     sliding_window: required("attention.sliding_window"),
-    final_logit_softcapping: number("final_logit_softcapping") ?? null,
+    final_logit_softcapping: number("final_logit_softcapping") || null,
     rope_parameters: {
       sliding_attention: { rope_type: "default", rope_theta: number("rope.freq_base_swa") ?? 10_000 },
       full_attention: {

@@ -36,7 +36,8 @@ export function modelMetadata(
   }
   if (gemma) setGemma(attentions, gemma, set);
   if (sharedKeys) setSharedKeys(config, attentions, windowed ?? attention, set);
-  if (config.logitSoftCap !== 0) set("final_logit_softcapping", { float32: config.logitSoftCap });
+  // Where a file of Gemma 4 does not say, llama.cpp caps at 30.
+  if (config.logitSoftCap !== 0 || sharedKeys) set("final_logit_softcapping", { float32: config.logitSoftCap });
   const deltaRule = config.layers.find((layer) => layer.deltaRule)?.deltaRule;
   if (deltaRule) setDeltaRule(config, deltaRule, attention, set);
   const convolution = config.layers.find((layer) => layer.shortConvolution)?.shortConvolution;

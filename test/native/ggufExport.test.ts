@@ -284,6 +284,17 @@ it.each([
   await expect(write).rejects.toMatchObject({ name: "ValidationError", param: "format", message });
 });
 
+it("says of Gemma 4 without a cap of its logits that it has none, where llama.cpp would cap at 30", async () => {
+  const source = join(folder, "uncapped");
+  cpSync(caseFolder("gemma4"), source, { recursive: true });
+  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
+  writeFileSync(join(source, "config.json"), JSON.stringify({ ...config, final_logit_softcapping: null }));
+  const file = join(folder, "uncapped.gguf");
+  await writeGgufModel(file, source, await caseAdapter("gemma4"), { dtype: "float32", name: "n", vocabulary });
+  expect((await readGguf(file)).metadata.get("gemma4.final_logit_softcapping")).toBe(0);
+  expect((await readGgufWeights(file)).config.logitSoftCap).toBe(0);
+});
+
 it("refuses at its format what could not be read again", async () => {
   const source = join(folder, "halves");
   cpSync(caseFolder("llama3_rope"), source, { recursive: true });
