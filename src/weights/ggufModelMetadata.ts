@@ -125,10 +125,9 @@ function setDeltaRule(
   if (layers.some(({ attention }, i) => (attention !== null) !== ((i + 1) % interval === 0))) {
     set("attention.recurrent_layers", { booleans: layers.map(({ attention }) => attention === null) });
   }
-  // Of positions in text and in pictures, which are the same number in text.
-  const pairs = (headDim * rope.rotaryShare) / 2;
-  const third = Math.ceil(pairs / 3);
-  set("rope.dimension_sections", { int32s: [third, third, Math.trunc(pairs) - 2 * third, 0] });
+  // Pairs that turn take their position from these three by turns, which are one number in text.
+  const pairs = Math.trunc(headDim * rope.rotaryShare) / 2;
+  set("rope.dimension_sections", { int32s: [...[0, 1, 2].map((first) => Math.ceil((pairs - first) / 3)), 0] });
 }
 
 function setScaling({ rope, headDim }: AttentionSpec, set: SetKey): RopeFactors {

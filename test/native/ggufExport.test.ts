@@ -295,6 +295,23 @@ it("says of Gemma 4 without a cap of its logits that it has none, where llama.cp
   expect((await readGgufWeights(file)).config.logitSoftCap).toBe(0);
 });
 
+it.each([
+  [2, [1, 0, 0, 0]],
+  [4, [1, 1, 0, 0]],
+  [8, [2, 1, 1, 0]],
+  [16, [3, 3, 2, 0]],
+] as const)("gives every pair of %i elements that turn a position", async (turning, sections) => {
+  const source = join(folder, `turning-${turning}`);
+  cpSync(caseFolder("qwen3_5"), source, { recursive: true });
+  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
+  config.rope_parameters.partial_rotary_factor = turning / config.head_dim;
+  writeFileSync(join(source, "config.json"), JSON.stringify(config));
+  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
+  await writeGgufModel(`${source}.gguf`, source, none, { dtype: "float32", name: "n", vocabulary });
+  const { metadata } = await readGguf(`${source}.gguf`);
+  expect(metadata.get("qwen35.rope.dimension_sections")).toEqual(sections);
+});
+
 it("refuses at its format what could not be read again", async () => {
   const source = join(folder, "halves");
   cpSync(caseFolder("llama3_rope"), source, { recursive: true });
