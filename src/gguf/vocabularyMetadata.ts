@@ -26,6 +26,8 @@ export interface VocabularySource {
   chatTemplates: ReadonlyMap<string, { text: string }>;
   /** Whether a text begins with the bos token. */
   addsBos: boolean;
+  /** Whether it ends with the first of `endIds`. */
+  addsEos: boolean;
   /** Ids of the tokens that end a reply, the usual one first. */
   endIds: readonly number[];
 }
@@ -78,6 +80,7 @@ export function vocabularyMetadata(
     ["tokenizer.ggml.tokens", { strings: tokens }],
     ["tokenizer.ggml.token_type", { int32s: kinds }],
     ["tokenizer.ggml.add_bos_token", { boolean: source.addsBos }],
+    ["tokenizer.ggml.add_eos_token", { boolean: source.addsEos }],
   ]);
   if (isSentencePiece) {
     if (listsMerges) metadata.set("tokenizer.ggml.merges", { strings: merges });

@@ -120,7 +120,7 @@ it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it 
   const own = await loadTokenizer(join(REFERENCE, name));
   const source = await readTokenizerFolder(join(REFERENCE, name));
   const { metadata, isNamed } = vocabularyMetadata(
-    { ...source, file: "tokenizer.json", addsBos: name.startsWith("llama"), endIds: [own.eosId!] },
+    { ...source, file: "tokenizer.json", addsBos: name.startsWith("llama"), addsEos: false, endIds: [own.eosId!] },
     own.vocabSize + 3,
     "llama",
   );
@@ -140,6 +140,18 @@ it.each(["gpt2", "llama3", "qwen", "llama2"])("%s written gives the ids that it 
   await Promise.all([own.close(), read.close()]);
 });
 
+it("one that ends texts with its eos token does so when it is read again", async () => {
+  const base = join(REFERENCE, "qwen");
+  const source = await readTokenizerFolder(base);
+  const own = await loadTokenizer(base);
+  const file = join(folder, "ends.gguf");
+  const vocabulary = { ...source, file: "", addsBos: false, addsEos: true, endIds: [own.eosId!] };
+  await writeGguf(file, vocabularyMetadata(vocabulary, own.vocabSize, "qwen3").metadata, [], () => undefined);
+  const read = await loadTokenizer(file);
+  expect(read.encode("a b", { addSpecialTokens: true })).toEqual([...own.encode("a b"), own.eosId]);
+  await Promise.all([own.close(), read.close()]);
+});
+
 it("one of Gemma 4, whose merges are listed, gives the ids that it gives itself", async () => {
   const base = join(REFERENCE, "llama2");
   const source = await readTokenizerFolder(base);
@@ -150,7 +162,7 @@ it("one of Gemma 4, whose merges are listed, gives the ids that it gives itself"
   writeFileSync(join(own, "tokenizer.json"), JSON.stringify(merged.tokenizer));
   const file = join(folder, "gemma4.gguf");
   const tokenizers = [await loadTokenizer(own)];
-  const vocabulary = { ...merged, file: "tokenizer.json", addsBos: true, endIds: [2] };
+  const vocabulary = { ...merged, file: "tokenizer.json", addsBos: true, addsEos: false, endIds: [2] };
   const { metadata, isNamed } = vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "gemma4");
   expect([isNamed, metadata.get("tokenizer.ggml.model")]).toEqual([true, { string: "gemma4" }]);
   expect(metadata.has("tokenizer.ggml.scores")).toBe(false);
@@ -167,7 +179,7 @@ it("one that splits texts in no known way travels whole", async () => {
   const source = await readTokenizerFolder(TINY);
   const own = await loadTokenizer(TINY);
   const { metadata, isNamed } = vocabularyMetadata(
-    { ...source, file: "", addsBos: false, endIds: [2] },
+    { ...source, file: "", addsBos: false, addsEos: false, endIds: [2] },
     own.vocabSize,
     "llama",
   );

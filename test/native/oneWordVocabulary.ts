@@ -10,5 +10,6 @@ export const vocabulary: VocabularySource = {
   specialTokens: {},
   chatTemplates: new Map(),
   addsBos: false,
+  addsEos: false,
   endIds: [0],
 };

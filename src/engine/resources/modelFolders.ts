@@ -100,6 +100,8 @@ async function vocabularySource({ folder, tokenizer, generationConfig }: BaseMod
   const { tokenizer: whole, vocabulary, addedTokens, specialTokens, chatTemplates } = await readTokenizerFolder(folder);
   const ends = generationConfig.eos_token_id;
   const { eosId, bosId } = tokenizer;
+  const endIds = eosId !== null && ends.includes(eosId) ? [eosId, ...ends.filter((id) => id !== eosId)] : ends;
+  const ids = tokenizer.encode("a", { addSpecialTokens: true });
   return {
     file: isGguf(folder) ? folder : join(folder, "tokenizer.json"),
     tokenizer: whole,
@@ -107,8 +109,9 @@ async function vocabularySource({ folder, tokenizer, generationConfig }: BaseMod
     addedTokens,
     specialTokens,
     chatTemplates,
-    addsBos: bosId !== null && tokenizer.encode("a", { addSpecialTokens: true })[0] === bosId,
-    endIds: eosId !== null && ends.includes(eosId) ? [eosId, ...ends.filter((id) => id !== eosId)] : ends,
+    addsBos: bosId !== null && ids[0] === bosId,
+    addsEos: endIds.length > 0 && ids.at(-1) === endIds[0],
+    endIds,
   };
 }
 
