@@ -72,20 +72,22 @@ bool can_differ(Configurations& configurations, uint32_t configuration, UniqueIt
     bool needs_space;  // nothing else may follow
     bool is_settled;   // more digits do not help
   };
+  const auto& order = likely_ends();
   std::vector<Place> path{{configuration, 0, true, items.is_settled()}};
   bool found = false;
   for (int steps = 0; !path.empty() && !found;) {
     auto& [from, next, needs_space, is_settled] = path.back();
+    const auto& after = configurations.after(from);
+    while (next < 256 && after[order[size_t(next)]] == Configurations::kDead) ++next;
     if (next == 256) {
       path.pop_back();
       if (!path.empty()) items.undo();
       continue;
     }
-    const uint8_t byte = likely_ends()[size_t(next++)];
+    const uint8_t byte = order[size_t(next++)];
     const bool is_space = !items.in_string() && (byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t');
     // White space makes no item another one.
     if (is_space ? !needs_space : is_settled && byte != ',' && byte != ']' && byte != '}') continue;
-    if (configurations.after(from)[byte] == Configurations::kDead) continue;
     needs_space = needs_space && is_space;
     const uint32_t to = unique_step(configurations, from, byte, items);
     if (to == Configurations::kDead) continue;
