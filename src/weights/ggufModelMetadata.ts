@@ -135,6 +135,10 @@ function setScaling({ rope, headDim }: AttentionSpec, set: SetKey): RopeFactors 
     set("rope.scaling.type", { string: rope.type });
     set("rope.scaling.factor", { float32: rope.factor });
   }
+  if (rope.type === "yarn") {
+    set("rope.scaling.yarn_beta_fast", { float32: rope.betaFast });
+    set("rope.scaling.yarn_beta_slow", { float32: rope.betaSlow });
+  }
   if (rope.type === "yarn" || rope.type === "longrope") {
     set("rope.scaling.original_context_length", { uint32: rope.originalMaxPositions });
   }

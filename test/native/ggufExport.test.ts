@@ -213,28 +213,27 @@ function fromQ8(blocks: Uint8Array): Float32Array {
   return numbers;
 }
 
-it("has the factors of Llama 3 as a tensor", async () => {
-  const source = join(folder, "llama3");
+it.each<[string, object, boolean]>([
+  [
+    "llama3",
+    { factor: 32, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 },
+    true, // its factors are a tensor
+  ],
+  ["yarn", { factor: 4, beta_fast: 16, beta_slow: 2, original_max_position_embeddings: 64 }, false],
+])("says how %s scales positions", async (type, scaling, hasFactors) => {
+  const source = join(folder, type);
   cpSync(caseFolder("llama3_rope"), source, { recursive: true });
   const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
-  const rope = { rope_type: "llama3", low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192 };
-  writeFileSync(
-    join(source, "config.json"),
-    JSON.stringify({
-      ...config,
-      rope_scaling: { ...rope, factor: 32 },
-      rope_parameters: undefined,
-      rope_theta: 500_000,
-    }),
-  );
-  const file = join(folder, "llama3.gguf");
+  const rope = { rope_parameters: undefined, rope_theta: 500_000, rope_scaling: { rope_type: type, ...scaling } };
+  writeFileSync(join(source, "config.json"), JSON.stringify({ ...config, ...rope }));
+  const file = join(folder, `${type}.gguf`);
   await writeGgufModel(file, source, await caseAdapter("llama3_rope"), { dtype: "float32", name: "n", vocabulary });
-  const merged = join(folder, "llama3-merged");
+  const merged = join(folder, `${type}-merged`);
   mkdirSync(merged);
   await writeMergedFolder(merged, source, await caseAdapter("llama3_rope"), { dtype: "float32" });
   const tokens = expected("llama3_rope").rows[0]!;
   expect(await logprobs(file, tokens)).toEqual(await logprobs(merged, tokens));
-  expect((await readGguf(file)).tensors.has("rope_freqs.weight")).toBe(true);
+  expect((await readGguf(file)).tensors.has("rope_freqs.weight")).toBe(hasFactors);
 });
 
 it("gives matrices of whole blocks the types that were asked for", async () => {
