@@ -25,6 +25,7 @@ interface Vocabulary {
 export function ggufTokenizer(gguf: GgufFile): { tokenizer: JsonObject; config: JsonObject } {
   const fields = new GgufFields(gguf);
   const tokens = list(fields, "tokenizer.ggml.tokens", "string");
+  if (tokens.length === 0) fields.fail("tokenizer.ggml.tokens", "is empty");
   const types = optionalList(fields, "tokenizer.ggml.token_type", tokens.length) ?? tokens.map(() => 1);
   const vocabulary = { fields, tokens, types };
   const model = fields.string("tokenizer.ggml.model");
@@ -73,7 +74,6 @@ function list(fields: GgufFields, key: string, type: "number"): number[];
 function list(fields: GgufFields, key: string, type: "string" | "number"): unknown[] {
   const value = fields.get(key);
   if (!Array.isArray(value)) fields.fail(key, value === undefined ? "is missing" : "must be a list");
-  if (value.length === 0) fields.fail(key, "is empty");
   if (value.some((entry) => typeof entry !== type)) fields.fail(key, `must be a list of ${type}s`);
   return value;
 }

@@ -152,6 +152,30 @@ it("one that ends texts with its eos token does so when it is read again", async
   await Promise.all([own.close(), read.close()]);
 });
 
+it("one of single bytes, which merges nothing, gives the ids that it gives itself", async () => {
+  const base = join(REFERENCE, "gpt2");
+  const source = await readTokenizerFolder(base);
+  const { model } = source.tokenizer as { model: { merges: unknown[] } };
+  model.merges = [];
+  const own = join(folder, "bytes");
+  cpSync(base, own, { recursive: true });
+  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(source.tokenizer));
+  const file = join(folder, "bytes.gguf");
+  const tokenizers = [await loadTokenizer(own)];
+  const vocabulary = { ...source, file: "", addsBos: false, addsEos: false, endIds: [tokenizers[0]!.eosId!] };
+  await writeGguf(
+    file,
+    vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "llama").metadata,
+    [],
+    () => undefined,
+  );
+  tokenizers.push(await loadTokenizer(file));
+  const [ids, read] = tokenizers.map((tokenizer) => tokenizer.encode("héllo 12"));
+  expect(read).toEqual(ids);
+  expect(ids).toHaveLength(9);
+  for (const tokenizer of tokenizers) await tokenizer.close();
+});
+
 it("one of Gemma 4, whose merges are listed, gives the ids that it gives itself", async () => {
   const base = join(REFERENCE, "llama2");
   const source = await readTokenizerFolder(base);
