@@ -101,12 +101,17 @@ function namedTokens(vocabulary: Vocabulary): Record<string, string> {
   return named;
 }
 
-function addedTokens({ tokens, types }: Vocabulary): Json[] {
+/** Tokens of Phi-3 that leave blanks behind them; its others take them. No key says so: llama.cpp goes by the name. */
+const PHI3_KEEPS_BLANKS = ["<unk>", "<s>", "<|endoftext|>"];
+
+function addedTokens({ fields, tokens, types }: Vocabulary): Json[] {
+  const isPhi3 = /phi-?3/i.test(fields.string("general.name") ?? "");
   return tokens.flatMap((content, id) => {
     const type = types[id];
     if ((type !== CONTROL && type !== USER_DEFINED && type !== UNKNOWN) || content === "") return [];
     const special = type !== USER_DEFINED;
-    return [{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special }];
+    const rstrip = isPhi3 && !PHI3_KEEPS_BLANKS.includes(content);
+    return [{ id, content, single_word: false, lstrip: false, rstrip, normalized: false, special }];
   });
 }
 

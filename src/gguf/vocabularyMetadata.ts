@@ -41,7 +41,7 @@ const NO_RANK = -1e6;
  * @param size rows of the embedding: the tokens that a model has
  * @param architecture what llama.cpp calls the model
  * @returns the metadata; `isNamed` is false where llama.cpp has no name for how texts are split, so that it reads texts
- * otherwise: then the whole tokenizer.json is among it.
+ * otherwise. The whole tokenizer.json is among it then, and where added tokens say more than there are keys for.
  * @throws ModelFileError where it is none of byte pairs, which is what the metadata tells
  */
 export function vocabularyMetadata(
@@ -90,7 +90,8 @@ export function vocabularyMetadata(
     metadata.set("tokenizer.ggml.pre", { string: splitting ?? (model.ignore_merges ? "llama-bpe" : "gpt-2") });
     metadata.set("tokenizer.ggml.merges", { strings: merges });
   }
-  if (!isNamed) metadata.set(WHOLE_TOKENIZER, { string: JSON.stringify(source.tokenizer) });
+  if (!isNamed || hasTokenFlags(source.tokenizer))
+    metadata.set(WHOLE_TOKENIZER, { string: JSON.stringify(source.tokenizer) });
   const ids = new Map(tokens.map((text, id) => [text, id]));
   const named = { bos: "bos", unk: "unknown", pad: "padding", sep: "seperator" };
   for (const [name, key] of Object.entries(named)) {
@@ -116,6 +117,11 @@ function scoresOf(tokens: readonly string[], merges: readonly string[]): number[
     if (!ranks.has(made)) ranks.set(made, -rank);
   }
   return tokens.map((text) => ranks.get(text) ?? NO_RANK);
+}
+
+/** Whether added tokens take blanks beside them, as those of Phi-3 do, or are only read as whole words: no key says so. */
+function hasTokenFlags({ added_tokens }: JsonObject): boolean {
+  return ((added_tokens ?? []) as JsonObject[]).some((token) => token.lstrip || token.rstrip || token.single_word);
 }
 
 /** Whether a space is put before a text. */

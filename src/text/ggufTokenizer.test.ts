@@ -152,6 +152,31 @@ it("one that ends texts with its eos token does so when it is read again", async
   await Promise.all([own.close(), read.close()]);
 });
 
+it("one whose added tokens take the blanks behind them does so when it is read again, and by the name of Phi-3", async () => {
+  const source = await readTokenizerFolder(join(REFERENCE, "llama2"));
+  const taking = { single_word: false, lstrip: false, rstrip: true, normalized: false, special: true };
+  const added = source.tokenizer.added_tokens as { content: string }[];
+  const end = added.find(({ content }) => content === "</s>")!;
+  Object.assign(end, taking);
+  const own = join(folder, "blanks");
+  cpSync(join(REFERENCE, "llama2"), own, { recursive: true });
+  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(source.tokenizer));
+  const tokenizers = [await loadTokenizer(own)];
+  const vocabulary = { ...source, file: "", addsBos: true, addsEos: false, endIds: [2] };
+  const { metadata, isNamed } = vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "phi3");
+  expect(isNamed).toBe(true);
+  const bare = [...metadata].filter(([key]) => key !== "tokenizer.huggingface.json");
+  const named = (name: string) => new Map(bare).set("general.name", { string: name });
+  for (const [i, written] of [metadata, new Map(bare), named("Llama 2"), named("Phi-3-mini")].entries()) {
+    await writeGguf(join(folder, `blanks-${i}.gguf`), written, [], () => undefined);
+    tokenizers.push(await loadTokenizer(join(folder, `blanks-${i}.gguf`)));
+  }
+  const [ids, whole, unnamed, llama2, phi3] = tokenizers.map((tokenizer) => tokenizer.encode("a</s>\n b<s>\nc"));
+  expect([whole, phi3]).toEqual([ids, ids]);
+  for (const kept of [unnamed!, llama2!]) expect(kept).toHaveLength(ids!.length + 2);
+  for (const tokenizer of tokenizers) await tokenizer.close();
+});
+
 it("one of single bytes, which merges nothing, gives the ids that it gives itself", async () => {
   const base = join(REFERENCE, "gpt2");
   const source = await readTokenizerFolder(base);
