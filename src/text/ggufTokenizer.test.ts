@@ -24,6 +24,14 @@ const CONTROL = 3;
 const USER_DEFINED = 4;
 const BYTE = 6;
 
+/** A copy of a reference tokenizer's folder, named `as`, with another tokenizer.json. */
+function changedFolder(name: string, as: string, tokenizer: object): string {
+  const own = join(folder, as);
+  cpSync(join(REFERENCE, name), own, { recursive: true });
+  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(tokenizer));
+  return own;
+}
+
 interface Added {
   id: number;
   content: string;
@@ -154,14 +162,9 @@ it("one that ends texts with its eos token does so when it is read again", async
 
 it("one whose added tokens take the blanks behind them does so when it is read again, and by the name of Phi-3", async () => {
   const source = await readTokenizerFolder(join(REFERENCE, "llama2"));
-  const taking = { single_word: false, lstrip: false, rstrip: true, normalized: false, special: true };
-  const added = source.tokenizer.added_tokens as { content: string }[];
-  const end = added.find(({ content }) => content === "</s>")!;
-  Object.assign(end, taking);
-  const own = join(folder, "blanks");
-  cpSync(join(REFERENCE, "llama2"), own, { recursive: true });
-  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(source.tokenizer));
-  const tokenizers = [await loadTokenizer(own)];
+  const added = source.tokenizer.added_tokens as { content: string; rstrip: boolean }[];
+  added.find(({ content }) => content === "</s>")!.rstrip = true;
+  const tokenizers = [await loadTokenizer(changedFolder("llama2", "blanks", source.tokenizer))];
   const vocabulary = { ...source, file: "", addsBos: true, addsEos: false, endIds: [2] };
   const { metadata, isNamed } = vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "phi3");
   expect(isNamed).toBe(true);
@@ -178,15 +181,11 @@ it("one whose added tokens take the blanks behind them does so when it is read a
 });
 
 it("one of single bytes, which merges nothing, gives the ids that it gives itself", async () => {
-  const base = join(REFERENCE, "gpt2");
-  const source = await readTokenizerFolder(base);
+  const source = await readTokenizerFolder(join(REFERENCE, "gpt2"));
   const { model } = source.tokenizer as { model: { merges: unknown[] } };
   model.merges = [];
-  const own = join(folder, "bytes");
-  cpSync(base, own, { recursive: true });
-  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(source.tokenizer));
   const file = join(folder, "bytes.gguf");
-  const tokenizers = [await loadTokenizer(own)];
+  const tokenizers = [await loadTokenizer(changedFolder("gpt2", "bytes", source.tokenizer))];
   const vocabulary = { ...source, file: "", addsBos: false, addsEos: false, endIds: [tokenizers[0]!.eosId!] };
   await writeGguf(
     file,
@@ -202,15 +201,11 @@ it("one of single bytes, which merges nothing, gives the ids that it gives itsel
 });
 
 it("one of Gemma 4, whose merges are listed, gives the ids that it gives itself", async () => {
-  const base = join(REFERENCE, "llama2");
-  const source = await readTokenizerFolder(base);
+  const source = await readTokenizerFolder(join(REFERENCE, "llama2"));
   const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
   const merged = { ...source, tokenizer: { ...source.tokenizer, normalizer: replace, pre_tokenizer: null } };
-  const own = join(folder, "gemma4");
-  cpSync(base, own, { recursive: true });
-  writeFileSync(join(own, "tokenizer.json"), JSON.stringify(merged.tokenizer));
   const file = join(folder, "gemma4.gguf");
-  const tokenizers = [await loadTokenizer(own)];
+  const tokenizers = [await loadTokenizer(changedFolder("llama2", "gemma4", merged.tokenizer))];
   const vocabulary = { ...merged, file: "tokenizer.json", addsBos: true, addsEos: false, endIds: [2] };
   const { metadata, isNamed } = vocabularyMetadata(vocabulary, tokenizers[0]!.vocabSize, "gemma4");
   expect([isNamed, metadata.get("tokenizer.ggml.model")]).toEqual([true, { string: "gemma4" }]);

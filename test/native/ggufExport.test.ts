@@ -53,6 +53,18 @@ async function written(name: Case, dtype: GgufDtype): Promise<string> {
   return file;
 }
 
+/** A copy of a case's folder, named `as`, whose config.json is what `change` makes of it. */
+// biome-ignore lint/suspicious/noExplicitAny: config.json
+function changedCase(name: Case, as: string, change: (config: any) => object): string {
+  const source = join(folder, as);
+  cpSync(caseFolder(name), source, { recursive: true });
+  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
+  writeFileSync(join(source, "config.json"), JSON.stringify(change(config)));
+  return source;
+}
+
+const NO_ADAPTER = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
+
 describe.each(WRITTEN)("%s", (name) => {
   const tokens = expected(name).rows[0]!;
 
@@ -221,11 +233,8 @@ it.each<[string, object, boolean]>([
   ],
   ["yarn", { factor: 4, beta_fast: 16, beta_slow: 2, original_max_position_embeddings: 64 }, false],
 ])("says how %s scales positions", async (type, scaling, hasFactors) => {
-  const source = join(folder, type);
-  cpSync(caseFolder("llama3_rope"), source, { recursive: true });
-  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
   const rope = { rope_parameters: undefined, rope_theta: 500_000, rope_scaling: { rope_type: type, ...scaling } };
-  writeFileSync(join(source, "config.json"), JSON.stringify({ ...config, ...rope }));
+  const source = changedCase("llama3_rope", type, (config) => ({ ...config, ...rope }));
   const file = join(folder, `${type}.gguf`);
   await writeGgufModel(file, source, await caseAdapter("llama3_rope"), { dtype: "float32", name: "n", vocabulary });
   const merged = join(folder, `${type}-merged`);
@@ -277,17 +286,13 @@ it.each([
     return [name, { shape, data: new Float32Array(shape.reduce((a, b) => a * b)) }] as const;
   });
   await writeSafetensors(join(source, "model.safetensors"), new Map(zeros), {});
-  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
-  const write = writeGgufModel(`${source}.gguf`, source, none, { dtype: "float32", name: "n", vocabulary });
+  const write = writeGgufModel(`${source}.gguf`, source, NO_ADAPTER, { dtype: "float32", name: "n", vocabulary });
   const message = expect.stringContaining(reason);
   await expect(write).rejects.toMatchObject({ name: "ValidationError", param: "format", message });
 });
 
 it("says of Gemma 4 without a cap of its logits that it has none, where llama.cpp would cap at 30", async () => {
-  const source = join(folder, "uncapped");
-  cpSync(caseFolder("gemma4"), source, { recursive: true });
-  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
-  writeFileSync(join(source, "config.json"), JSON.stringify({ ...config, final_logit_softcapping: null }));
+  const source = changedCase("gemma4", "uncapped", (config) => ({ ...config, final_logit_softcapping: null }));
   const file = join(folder, "uncapped.gguf");
   await writeGgufModel(file, source, await caseAdapter("gemma4"), { dtype: "float32", name: "n", vocabulary });
   expect((await readGguf(file)).metadata.get("gemma4.final_logit_softcapping")).toBe(0);
@@ -300,25 +305,25 @@ it.each([
   [8, [2, 1, 1, 0]],
   [16, [3, 3, 2, 0]],
 ] as const)("gives every pair of %i elements that turn a position", async (turning, sections) => {
-  const source = join(folder, `turning-${turning}`);
-  cpSync(caseFolder("qwen3_5"), source, { recursive: true });
-  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
-  config.rope_parameters.partial_rotary_factor = turning / config.head_dim;
-  writeFileSync(join(source, "config.json"), JSON.stringify(config));
-  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
-  await writeGgufModel(`${source}.gguf`, source, none, { dtype: "float32", name: "n", vocabulary });
+  const source = changedCase("qwen3_5", `turning-${turning}`, (config) => {
+    config.rope_parameters.partial_rotary_factor = turning / config.head_dim;
+    return config;
+  });
+  await writeGgufModel(`${source}.gguf`, source, NO_ADAPTER, { dtype: "float32", name: "n", vocabulary });
   const { metadata } = await readGguf(`${source}.gguf`);
   expect(metadata.get("qwen35.rope.dimension_sections")).toEqual(sections);
 });
 
 it("refuses at its format what could not be read again", async () => {
-  const source = join(folder, "halves");
-  cpSync(caseFolder("llama3_rope"), source, { recursive: true });
-  const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));
-  config.rope_parameters = { ...config.rope_parameters, factor: 2.5, original_max_position_embeddings: 8192 };
-  writeFileSync(join(source, "config.json"), JSON.stringify(config));
-  const none = { spec: { rank: 1, alpha: 1, rslora: false, targets: ["q_proj"] }, tensors: new Map() };
-  const write = writeGgufModel(join(folder, "halves.gguf"), source, none, { dtype: "float32", name: "n", vocabulary });
+  const halves = { factor: 2.5, original_max_position_embeddings: 8192 };
+  const source = changedCase("llama3_rope", "halves", (config) => {
+    return { ...config, rope_parameters: { ...config.rope_parameters, ...halves } };
+  });
+  const write = writeGgufModel(join(folder, "halves.gguf"), source, NO_ADAPTER, {
+    dtype: "float32",
+    name: "n",
+    vocabulary,
+  });
   await expect(write).rejects.toMatchObject({
     name: "ValidationError",
     param: "format",
