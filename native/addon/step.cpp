@@ -35,6 +35,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.adapter = handle.adapter(entry.at("adapter"));
   s.sample = entry.at("sample").boolean();
   if (const auto most = entry.given("maxForced")) s.max_forced = most->whole(0, 1 << 16);
+  if (const auto most = entry.given("maxDrafts")) s.max_drafts = most->whole(0, inference::PromptLookup::kMaxDraft);
   s.output_index = entry.at("outputIndex").whole(0, 1 << 30);
   s.prompt_logprobs = entry.at("promptLogprobs").whole(-1, handle.spec.vocab);
   if (const auto states = entry.given("states")) s.state_count = states->whole(0, INT32_MAX);
@@ -45,9 +46,21 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
 }
 
 // Null: the slot reports none.
-napi_value most_likely(Js js, const Sequence& s) {
-  if (!s.sample || s.sampled.token < 0 || s.slot->params().top_logprobs < 0) return js.null();
-  return js.object({{"ids", js.int32s(s.sampled.top_ids)}, {"logprobs", js.floats(s.sampled.top_logprobs)}});
+napi_value most_likely(Js js, const Sequence& s, const sampling::Sampled& sampled) {
+  if (!s.sample || sampled.token < 0 || s.slot->params().top_logprobs < 0) return js.null();
+  return js.object({{"ids", js.int32s(sampled.top_ids)}, {"logprobs", js.floats(sampled.top_logprobs)}});
+}
+
+// Null: none was computed.
+napi_value drafts(Js js, const Sequence& s) {
+  if (s.drafts == 0) return js.null();
+  return js.object({{"count", js.number(s.drafts)},
+                    {"kept", js.array(s.kept, [&](const sampling::Sampled& sampled) {
+                       return js.object({{"token", js.number(sampled.token)},
+                                         {"logprob", js.number(sampled.logprob)},
+                                         {"temperatureLogprob", js.number(sampled.temperature_logprob)},
+                                         {"top", most_likely(js, s, sampled)}});
+                     })}});
 }
 
 napi_value prompt_rows(Js js, const Sequence& s) {
@@ -74,7 +87,8 @@ napi_value result(Js js, const std::vector<Sequence>& sequences, double seconds)
        {"logprobs", js.floats(logprobs)},
        {"temperatureLogprobs", js.floats(temperature_logprobs)},
        {"forced", of_each([&](const Sequence& s) { return s.forced.empty() ? js.null() : js.int32s(s.forced); })},
-       {"top", of_each([&](const Sequence& s) { return most_likely(js, s); })},
+       {"top", of_each([&](const Sequence& s) { return most_likely(js, s, s.sampled); })},
+       {"drafts", of_each([&](const Sequence& s) { return drafts(js, s); })},
        {"prompt", of_each([&](const Sequence& s) { return prompt_rows(js, s); })},
        {"states", of_each([&](const Sequence& s) { return s.states.empty() ? js.null() : js.floats(s.states); })},
        {"seconds", js.number(seconds)}});

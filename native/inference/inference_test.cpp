@@ -42,6 +42,7 @@ class PaperBackend final : public Backend {
     return aborted ? nullptr : &logits_;
   }
   bool sample(const Logits& logits, std::span<const RowRequest> requests, std::span<RowResult> results) override {
+    if (fails_at_sample == samples++) return false;
     for (size_t i = 0; i < requests.size(); i++) {
       const RowRequest& r = requests[i];
       const int32_t next = static_cast<const PaperLogits&>(logits).likeliest[size_t(r.row)];
@@ -72,6 +73,7 @@ class PaperBackend final : public Backend {
   backends::PageGroups groups;
   int steps = 0, rows = 0;
   bool aborted = false;
+  int samples = 0, fails_at_sample = -1;
 
  private:
   model::ModelSpec spec_;
@@ -135,16 +137,114 @@ void forces_tokens() {
   expect(backend.computed.back() == PaperBackend::Computed{2, 91}, "having computed both");
 }
 
+// Goes on from its own draws until `count` tokens have come, always one step ahead of what is known; true if they are
+// those that follow 5, all computed once at their places or taken back.
+bool counts_on(Stepper& stepper, PaperBackend& backend, const std::shared_ptr<Slot>& slot, size_t count,
+               int max_drafts) {
+  std::vector<int32_t> came, blocks = {0, 1, 2};
+  std::vector<Sequence> flying = {prompt(slot, {5}, blocks)};
+  begin_step(flying, kLimits);
+  for (int position = 1; came.size() < count; ++position) {
+    Sequence next = going_on(slot, position);
+    next.blocks = blocks, next.output_index = position, next.max_drafts = max_drafts;
+    std::vector<Sequence> behind = {next};
+    begin_step(behind, kLimits);
+    if (!stepper.run(flying)) return false;
+    for (const auto& kept : flying[0].kept) came.push_back(kept.token);
+    came.push_back(flying[0].sampled.token);
+    position += int(flying[0].kept.size());
+    flying = std::move(behind);
+  }
+  if (!stepper.run(flying)) return false;
+  for (size_t i = 0; i < came.size(); ++i)
+    if (came[i] != int32_t(6 + i) % 100) return false;
+  // What a place held last is what was drawn for it.
+  std::vector<int32_t> held(1000, -1);
+  for (const auto& [position, token] : backend.computed) held[size_t(position)] = token;
+  for (size_t i = 0; i < came.size(); ++i)
+    if (held[i + 1] != came[i]) return false;
+  return true;
+}
+
+void keeps_guesses() {
+  const auto slot_of_text = [](std::vector<int32_t> text) {
+    return std::make_shared<Slot>(sampling::SamplingParams{}, 100, nullptr, std::vector<int32_t>{},
+                                  std::vector<int32_t>{}, std::nullopt, PromptLookup(std::move(text)));
+  };
+  std::vector<int32_t> right, wrong, end = {3, 4, 5};
+  for (int32_t token = 3; token < 60; ++token) right.push_back(token), wrong.push_back(token % 5 == 4 ? 99 : token);
+  for (auto* text : {&right, &wrong}) text->insert(text->end(), end.begin(), end.end());
+  for (const int max_drafts : {0, 1, 7, 15})
+    for (const auto& text : {right, wrong, std::vector<int32_t>{5}}) {
+      PaperBackend backend(100);
+      Stepper stepper(backend);
+      const auto slot = slot_of_text(text);
+      expect(counts_on(stepper, backend, slot, 50, max_drafts), "guesses change nothing of what is drawn");
+      if (max_drafts == 0 || text.size() == 1)
+        expect(backend.steps >= 50 && backend.rows == backend.steps, "without any, a step for each token");
+      else
+        expect(backend.steps < 49, "right ones save steps");
+    }
+}
+
+void takes_guesses_back() {
+  PaperBackend backend(100);
+  Stepper stepper(backend);
+  sampling::SamplingParams params;
+  params.presence_penalty = 1;
+  const auto slot =
+      std::make_shared<Slot>(params, 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{},
+                             sampling::ThinkingBudget(40, 0, {1}, {90}), PromptLookup({3, 4, 5, 6, 7, 8, 9, 10, 11, 3, 4, 5}));
+  std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)}, again = {going_on(slot, 1)};
+  expect(step(stepper, first) && first[0].sampled.token == 6, "a first draw");
+  second[0].max_drafts = again[0].max_drafts = 4;
+  second[0].output_index = again[0].output_index = 1;
+  backend.fails_at_sample = 2;
+  expect(!step(stepper, second) && second[0].kept.size() > 0, "aborted behind a guess");
+  backend.fails_at_sample = -1;
+  // Its draw never was; the token before it is given again.
+  again[0].continues = false, again[0].tokens = {6};
+  expect(step(stepper, again) && again[0].sampled.token == 7 && again[0].kept.empty(), "the slot is as it was");
+  std::vector<Sequence> next = {going_on(slot, 2)};
+  next[0].output_index = 2, next[0].max_drafts = 4;
+  expect(step(stepper, next) && next[0].kept.size() > 0 && next[0].kept[0].token == 8, "and goes on");
+}
+
+void guesses() {
+  const auto held = [](std::span<const int32_t> draft, std::vector<int32_t> wanted) {
+    return draft.size() == PromptLookup::kMaxDraft && std::equal(wanted.begin(), wanted.end(), draft.begin());
+  };
+  PromptLookup none({1, 2, 3, 4});
+  expect(none.draft().empty() && none.worthwhile(15, 0.01, 0) == 0, "nothing like the end has come before");
+  PromptLookup longest({7, 1, 2, 3, 50, 8, 1, 2, 3, 60, 9, 1, 2, 3, 70, 7, 1, 2, 3});
+  expect(held(longest.draft(), {50, 8, 1}), "the place with the most tokens in common");
+  PromptLookup latest({1, 2, 3, 50, 1, 2, 3, 60, 4, 1, 2, 3});
+  expect(held(latest.draft(), {60, 4}), "of alike ones the latest");
+  PromptLookup loop({1, 2, 3, 1, 2, 3});
+  expect(held(loop.draft(), {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}), "what repeats itself goes on");
+  PromptLookup aligned({1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 5, 1, 2, 3});
+  expect(held(aligned.draft(), {10, 11, 12, 13}), "a place");
+  aligned.append(std::vector<int32_t>{10, 99});
+  expect(held(aligned.draft(), {12, 13, 14}), "behind a token that was another");
+  expect(
+      longest.worthwhile(15, 0.5, 0) == 0 && longest.worthwhile(15, 0.02, 0) > 2 && longest.worthwhile(2, 0.02, 0) == 2,
+      "as many as pay");
+  for (int i = 0; i < 100; ++i) latest.draft(), latest.append(std::vector<int32_t>{i % 2 ? 40 : 41, 1, 2, 3});
+  expect(latest.worthwhile(15, 0.2, 0) == 0, "few where guesses have not held");
+}
+
 void ends_thoughts() {
   // 1 opens and 9 closes them; two tokens in all.
   const std::vector<int32_t> outputs = {1, 5, 9, 3, 1, 6, 9, 1, 9, 4};
   const auto forced = [&](bool several) {
     sampling::ThinkingBudget budget(2, -1, {1}, {9}, several);
     std::vector<int32_t> found;
-    for (size_t count = 0; count <= outputs.size(); count++) found.push_back(budget.forced(std::span(outputs).first(count)));
+    for (size_t count = 0; count <= outputs.size(); count++)
+      found.push_back(budget.forced(std::span(outputs).first(count)));
     return found;
   };
-  expect(forced(true) == std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 9, -1, 9, -1, -1}, "several thoughts count together");
+  expect(forced(true) == std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 9, -1, 9, -1, -1},
+         "several thoughts count together");
   expect(forced(false) == std::vector<int32_t>(11, -1), "of others the first one");
 }
 
@@ -274,6 +374,11 @@ void refuses() {
   Sequence states = prompt(slot, {1});
   states.state_count = 2;
   expect(refused({states}) == "0.states", "more states than tokens");
+  StepLimits recurrent = kLimits;
+  recurrent.recurrent_states = 1;
+  Sequence guessing = prompt(slot, {1});
+  guessing.recurrent = 0, guessing.max_drafts = 1;
+  expect(refused({guessing}, recurrent) == "0.maxDrafts", "guesses that cannot be taken back");
   expect(refused({prompt(nullptr, {1})}) == "0.slot", "a draw without a slot");
   expect(refused({prompt(slot, {1}), prompt(other, {1})}) == "1.blocks", "one page written twice");
   expect(refused({prompt(slot, {1}), prompt(slot, {1}, {2})}) == "1.slot", "one slot used twice");
@@ -317,6 +422,9 @@ void compares_arithmetics() {
 
 int main() {
   decodes_from_its_own_draws();
+  keeps_guesses();
+  takes_guesses_back();
+  guesses();
   forces_tokens();
   ends_thoughts();
   aborts();

@@ -108,14 +108,53 @@ bool Slot::take(int32_t token) {
   return true;
 }
 
+std::span<const int32_t> Slot::draft(int most, double row_cost, int others) {
+  if (!lookup_ || most <= 0) return {};
+  const auto draft = lookup_->draft();
+  return draft.first(size_t(lookup_->worthwhile(most, row_cost, others)));
+}
+
+bool Slot::keep(int32_t token, grammar::Turn& turn) {
+  try {
+    if (matcher_ && !matcher_->accept(token)) return false;
+  } catch (const grammar::GrammarError&) {
+    return false;
+  }
+  if (kept_.empty()) thinking_before_ = thinking_;
+  forget();
+  state_.accept(token);
+  kept_.push_back(token);
+  if (!matcher_ || (!matcher_->finished() && prepare(turn) && readiness_ == Readiness::ready)) return true;
+  take_back(1);
+  return false;
+}
+
+void Slot::take_back() { take_back(kept_.size()); }
+
+void Slot::take_back(size_t count) {
+  if (count == 0) return;
+  forget();
+  state_.take_back(int(count));
+  if (matcher_) matcher_->rewind(count);
+  // What it had been told of the others it is told again.
+  thinking_ = thinking_before_;
+  kept_.resize(kept_.size() - count);
+}
+
 void Slot::accept(int32_t token, int max_forced) {
   forget();
   given.clear();
+  kept = int(kept_.size());
   while (token >= 0 && take(token)) {
     // Looked up now, while what was just touched is at hand; the next step asks for it as well.
     token = forced();
-    if (int(given.size()) > max_forced) return;
+    if (int(given.size()) > max_forced) break;
   }
+  if (lookup_) {
+    kept_.insert(kept_.end(), given.begin(), given.end());
+    lookup_->append(kept_);
+  }
+  kept_.clear();
 }
 
 }  // namespace anneal::inference

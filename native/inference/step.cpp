@@ -1,6 +1,8 @@
 #include "step.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <unordered_set>
 
 #include "../model/invalid_input.h"
@@ -59,7 +61,7 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
   if (s.continues) {
     if (!s.slot || s.slot->latest == 0)
       throw InvalidInput{i, "tokens", -1, "must be given: the slot has no sampled token to go on from"};
-    s.max_tokens = 1 + s.slot->latest_max_forced;
+    s.max_tokens = 1 + s.slot->latest_max_forced + s.slot->latest_max_drafts + s.max_drafts;
   } else {
     if (s.tokens.empty()) throw InvalidInput{i, "tokens", -1, "must not be empty"};
     check_ids(i, "tokens", s.tokens, 0, limits.vocab, "token ids");
@@ -74,6 +76,8 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
     throw InvalidInput{i, "recurrent", -1,
                        "is " + std::to_string(s.recurrent) + "; recurrent states are 0 to " +
                            std::to_string(limits.recurrent_states - 1)};
+  if (s.max_drafts > 0 && limits.recurrent_states > 0)
+    throw InvalidInput{i, "maxDrafts", -1, "must be 0: recurrent states cannot be taken back"};
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
   if (s.state_count > int64_t(s.tokens.size()))
     throw InvalidInput{i, "states", -1, "must be at most " + std::to_string(s.tokens.size()) + ", the tokens given"};
@@ -106,6 +110,12 @@ bool draws(const Sequence& s) { return s.sample && s.sampled.token < 0; }
 
 bool needs_logits(const Sequence& s) { return s.prompt_logprobs >= 0 || draws(s); }
 
+// The token that the first draw follows.
+int draws_at(const Sequence& s) { return int(s.tokens.size()) - 1 - s.drafts; }
+
+// Rows of logits that the sequence's next pass must have room for.
+int64_t least_rows(const Sequence& s) { return s.drafts > 0 ? int64_t(s.tokens.size()) : needs_logits(s) ? 1 : 0; }
+
 }  // namespace
 
 void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
@@ -124,11 +134,13 @@ void begin_step(std::vector<Sequence>& sequences, const StepLimits& limits) {
     if (!s.sample) continue;
     s.draw = s.slot->latest = ++s.slot->draws;
     s.slot->latest_max_forced = s.max_forced;
+    if (!s.continues) s.max_drafts = 0;
+    s.slot->latest_max_drafts = s.max_drafts;
   }
 }
 
 bool Stepper::run(std::vector<Sequence>& sequences) {
-  if (!compute(sequences)) return false;
+  if (!compute_whole(sequences)) return false;
   // Recorded only now: an aborted step leaves its slots as they were, and steps that wait for its draws find them
   // missing.
   for (Sequence& s : sequences)
@@ -136,7 +148,7 @@ bool Stepper::run(std::vector<Sequence>& sequences) {
       s.slot->drawn = s.draw;
       s.slot->put_off.reset();
       if (s.sampled.token == Sequence::kPutOff) {
-        s.slot->put_off = {s.tokens.back(), s.position + int(s.tokens.size()) - 1, s.output_index};
+        s.slot->put_off = {s.tokens[size_t(draws_at(s))], s.position + draws_at(s), s.output_index};
         continue;
       }
       s.slot->accept(s.sampled.token, s.max_forced);
@@ -147,14 +159,30 @@ bool Stepper::run(std::vector<Sequence>& sequences) {
   return true;
 }
 
+bool Stepper::compute_whole(std::vector<Sequence>& sequences) {
+  const auto take_back = [&] {
+    for (Sequence& s : sequences)
+      if (!s.kept.empty()) s.slot->take_back();
+  };
+  try {
+    if (compute(sequences)) return true;
+  } catch (...) {
+    take_back();
+    throw;
+  }
+  take_back();
+  return false;
+}
+
 bool Stepper::compute(std::vector<Sequence>& sequences) {
   runs_.clear();
   rows_.clear();
   for (Sequence& s : sequences) {
     if (!take_tokens(s)) continue;
+    if (s.max_drafts > 0 && draws(s)) add_drafts(s, int(sequences.size()) - 1);
     const int count = int(s.tokens.size());
     for (int done = 0; done < count;) {
-      if (needs_logits(s) && room() <= 0 && !pass()) return false;
+      if (room() < least_rows(s) && !pass()) return false;
       done += add_run(s, done);
       if (done < count && !pass()) return false;
     }
@@ -173,7 +201,8 @@ bool Stepper::take_tokens(Sequence& s) {
       return false;
     }
     s.tokens = s.slot->given;
-    s.output_index += int(s.tokens.size()) - 1;
+    s.position += s.slot->kept;
+    s.output_index += s.slot->kept + int(s.tokens.size()) - 1;
   }
   if (s.prompt_logprobs >= 0) s.rows.resize(s.tokens.size());
   // Without logits where the token is known beforehand and nothing is to be reported of it.
@@ -181,6 +210,14 @@ bool Stepper::take_tokens(Sequence& s) {
     if (const int32_t token = s.slot->forced(); token >= 0) s.sampled.token = token;
   s.states.resize(size_t(s.state_count) * size_t(backend_.spec().hidden));
   return true;
+}
+
+void Stepper::add_drafts(Sequence& s, int others) {
+  // They are computed in one pass, each with a row of logits.
+  const int most = std::min(s.max_drafts, int(kMinLogitRows) - int(s.tokens.size()));
+  const auto drafts = s.slot->draft(most, row_cost_.share(), others);
+  s.tokens.insert(s.tokens.end(), drafts.begin(), drafts.end());
+  s.drafts = int(drafts.size());
 }
 
 // Not where the last token cannot be computed again: its recurrent state has moved on, pages behind its window are
@@ -201,9 +238,9 @@ int Stepper::add_run(Sequence& s, int first) {
   const bool of_prompt = s.prompt_logprobs >= 0;
   const int count = int(s.tokens.size()), left = count - first;
   const int n = of_prompt ? int(std::min<int64_t>(left, room())) : left;
-  const WantedLogits wanted = of_prompt               ? WantedLogits::all
-                              : draws(s) && n == left ? WantedLogits::last
-                                                      : WantedLogits::none;
+  const WantedLogits wanted = of_prompt || s.drafts > 0 ? WantedLogits::all
+                              : draws(s) && n == left   ? WantedLogits::last
+                                                        : WantedLogits::none;
 
   backends::Run run{s.tokens.data() + first, n, s.position + first, s.blocks.data(), s.adapter, wanted};
   run.block_count = int(s.blocks.size()) / backend_.page_groups().count();
@@ -222,9 +259,8 @@ int Stepper::add_run(Sequence& s, int first) {
 }
 
 bool Stepper::pass() {
-  const auto drawn_from = [](const Row& row) {
-    return draws(*row.sequence) && row.token + 1 == int(row.sequence->tokens.size());
-  };
+  const auto drawn_from = [](const Row& row) { return draws(*row.sequence) && row.token == draws_at(*row.sequence); };
+  const auto start = std::chrono::steady_clock::now();
   std::deque<MaskThread::Task> constrained;
   for (const Row& row : rows_)
     if (drawn_from(row) && row.sequence->slot->constrained())
@@ -254,16 +290,54 @@ bool Stepper::pass() {
   }
   results_.assign(requests_.size(), {});
   if (!backend_.sample(*logits, requests_, results_)) return false;
+  learn_row_cost(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  drawing_.clear();
   for (size_t i = 0; i < rows_.size(); ++i) {
     Sequence& s = *rows_[i].sequence;
-    if (requests_[i].draw) s.sampled = std::move(results_[i].sampled);
+    if (requests_[i].draw) {
+      s.sampled = std::move(results_[i].sampled);
+      if (s.drafts > 0) drawing_.push_back(&rows_[i]);
+    }
     if (requests_[i].prompt_top < 0) continue;
     sampling::RowLogprobs& out = s.rows[size_t(rows_[i].token)] = std::move(results_[i].prompt);
     if (s.next[size_t(rows_[i].token)] < 0) out.logprob = 0, out.rank = 0;
   }
+  if (!draw_on(*logits)) return false;
   runs_.clear();
   rows_.clear();
   return true;
+}
+
+void Stepper::learn_row_cost(double seconds) {
+  size_t tokens = 0;
+  for (const backends::Run& run : runs_) tokens += size_t(run.count);
+  const bool decodes = tokens == rows_.size() &&
+                       std::all_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.sequence->after != 0; });
+  if (decodes) row_cost_.observe(int(runs_.size()), int(tokens - runs_.size()), seconds);
+}
+
+bool Stepper::draw_on(const backends::Logits& logits) {
+  for (;;) {
+    requests_.clear();
+    std::erase_if(drawing_, [&](Row*& row) {
+      Sequence& s = *row->sequence;
+      if (row->token + 1 == int(s.tokens.size()) || s.sampled.token != s.tokens[size_t(row->token) + 1] ||
+          std::isnan(s.sampled.logprob))
+        return true;
+      grammar::Turn turn(turn_steps_);
+      if (!s.slot->keep(s.sampled.token, turn)) return true;
+      s.kept.push_back(std::move(s.sampled));
+      ++row;
+      backends::RowRequest request{.row = int(row - rows_.data())};
+      s.slot->ask(s.output_index + int(s.kept.size()), request);
+      requests_.push_back(request);
+      return false;
+    });
+    if (drawing_.empty()) return true;
+    results_.assign(requests_.size(), {});
+    if (!backend_.sample(logits, requests_, results_)) return false;
+    for (size_t i = 0; i < drawing_.size(); ++i) drawing_[i]->sequence->sampled = std::move(results_[i].sampled);
+  }
 }
 
 }  // namespace anneal::inference

@@ -38,6 +38,16 @@ void SamplingState::accept(int32_t token) {
   if (penalises()) see(token).count++;
 }
 
+void SamplingState::take_back(int count) {
+  for (; count > 0; --count) {
+    const int32_t token = outputs_.back();
+    outputs_.pop_back();
+    // What they were the first to bring stands last.
+    if (Seen* seen = penalises() ? &see(token) : nullptr; seen && --seen->count == 0 && !seen->in_prompt)
+      seen_.pop_back(), seen_at_.erase(token);
+  }
+}
+
 bool SamplingState::edits_logits() const {
   const SamplingParams& p = params_;
   return p.restrict_allowed || !p.bad_words.empty() || too_few() || !p.bias_ids.empty() || penalises();

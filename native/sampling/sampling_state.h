@@ -77,6 +77,7 @@ class SamplingState {
  public:
   SamplingState(SamplingParams params, int vocab);
   void accept(int32_t token);  // appends to the outputs
+  void take_back(int count);   // the last outputs
 
   const SamplingParams& params() const { return params_; }
   int vocab() const { return vocab_; }

@@ -5,7 +5,7 @@ import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedD
 import { RateLimitError } from "../errors.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
 import { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
-import type { Finish, Generation, GenerationRequest, PromptTokenLogprobs } from "./request.js";
+import type { Finish, Generation, GenerationRequest, PromptTokenLogprobs, TokensEvent } from "./request.js";
 
 let tokenizer: Tokenizer;
 beforeAll(async () => {
@@ -522,5 +522,114 @@ describe("forced tokens", () => {
     expect(result.choices[0]).toMatchObject({ ids: new Array(45).fill(902), finish: { reason: "length" } });
     // The second takes what is left; one more had been handed over by then.
     expect(loop.stats().steps).toBe(3);
+  });
+});
+
+describe("guessed tokens", () => {
+  // What follows the last token is mostly the same, so that it can be guessed; every eleventh place it is not.
+  const next = (context: number[], outputs: number, { seed, choice }: { seed: bigint; choice: number }): number => {
+    const last = context.at(-1)!;
+    const salt = Number(seed) + choice + context[0]!;
+    return (outputs + salt) % 11 === 0 ? (outputs * 37 + salt) % 900 : (last * 7 + 1) % 900;
+  };
+  const guess = (context: number[]) => {
+    const tokens = [context.at(-1)!];
+    // Some guesses are short, and some are wrong from a place on.
+    for (let i = 0; i < (context.length * 7) % 17; i++) tokens.push((tokens.at(-1)! * 7 + (i === 9 ? 2 : 1)) % 900);
+    return tokens.slice(1);
+  };
+  const over = (i: number, logprobs: number | null): RequestOver => ({
+    n: 1 + (i % 2),
+    promptTokens: prompt(20 + i * 23, i),
+    streaming: i % 2 === 0,
+    params: { seed: BigInt(i), logprobs, maxTokens: 130 + i * 11, stop: i === 3 ? ["a"] : [], stopTokenIds: [57] },
+  });
+  interface Setting {
+    promptLookup: boolean;
+    logprobs?: number | null;
+    pages?: number;
+    pageGroups?: readonly number[];
+    requests?: number;
+  }
+  const all = async ({ promptLookup, logprobs = null, pages = 400, pageGroups, requests = 3 }: Setting) => {
+    const { loop, model } = open({ next, guess, pages, pageGroups }, { contextLength: 400, promptLookup });
+    const results = await Promise.all(
+      Array.from({ length: requests }, async (_, i) => {
+        const events: TokensEvent[] = [];
+        for await (const event of loop.submit(request(over(i, logprobs)))) {
+          if (event.type === "tokens") events.push(event);
+        }
+        return [0, 1].map((index) => {
+          const own = events.filter((event) => event.index === index);
+          return {
+            text: own.map(({ text }) => text).join(""),
+            ids: own.flatMap(({ tokenIds }) => tokenIds),
+            logprobs: own.flatMap((event) => event.logprobs ?? []),
+            top: own.flatMap(({ top }) => top ?? []),
+            finish: own.at(-1)?.finish,
+          };
+        });
+      }),
+    );
+    const stats = loop.stats();
+    await loop.close();
+    expect(model.openSlots).toBe(0);
+    return { stats, steps: model.seen.steps, results };
+  };
+
+  test("are taken several in a step, to the same effect", async () => {
+    const each = await all({ promptLookup: false });
+    const together = await all({ promptLookup: true });
+    expect(together.results).toEqual(each.results);
+    expect(each.stats).toMatchObject({ drafts: 0, draftedTokens: 0, keptTokens: 0 });
+    const { drafts, draftedTokens, keptTokens, generatedTokens } = together.stats;
+    expect(drafts).toBeGreaterThan(10);
+    expect(draftedTokens).toBeGreaterThan(keptTokens);
+    expect(keptTokens).toBeGreaterThan(drafts);
+    expect(generatedTokens).toBeGreaterThanOrEqual(each.stats.generatedTokens - each.stats.discardedRows);
+    expect(together.steps).toBeLessThan(each.steps * 0.8);
+  });
+
+  test("bring what is reported of each", async () => {
+    const each = await all({ promptLookup: false, logprobs: 2 });
+    const together = await all({ promptLookup: true, logprobs: 2 });
+    expect(together.results).toEqual(each.results);
+    expect(together.results[0]![0]!.logprobs).toHaveLength(together.results[0]![0]!.ids.length);
+    expect(together.stats.keptTokens).toBeGreaterThan(20);
+  });
+
+  test.each([{ pageGroups: [0] }, { pageGroups: [0, 40] }, { pageGroups: [70] }])(
+    "do not depend on room in pages: $pageGroups",
+    async ({ pageGroups }) => {
+      let preemptions = 0;
+      let kept = 0;
+      for (let pages = 7; pages < 16; pages++) {
+        const each = await all({ promptLookup: false, pages, pageGroups, requests: 6 });
+        const scarce = await all({ promptLookup: true, pages, pageGroups, requests: 6 });
+        expect(scarce.results).toEqual(each.results);
+        preemptions += scarce.stats.preemptions;
+        kept += scarce.stats.keptTokens;
+      }
+      expect(preemptions).toBeGreaterThan(0);
+      expect(kept).toBeGreaterThan(200);
+    },
+  );
+
+  test("are few where many sequences share a step", async () => {
+    const shares: number[] = [];
+    for (const requests of [2, 20]) {
+      const { stats } = await all({ promptLookup: true, requests });
+      shares.push(stats.draftedTokens / stats.generatedTokens);
+    }
+    expect(shares[0]).toBeGreaterThan(0.8);
+    expect(shares[1]).toBeLessThan(0.2);
+  });
+
+  test("end at the limit", async () => {
+    const { loop } = open({ next: () => 5, guess: () => new Array(15).fill(5) }, { promptLookup: true });
+    const result = await read(loop.submit(request({ params: { maxTokens: 40 } })));
+    expect(result.choices[0]).toMatchObject({ ids: new Array(40).fill(5), finish: { reason: "length" } });
+    // One token of the prompt's step, sixteen of each that follows, and what had been handed over by then.
+    expect(loop.stats().steps).toBeLessThan(8);
   });
 });

@@ -4,7 +4,7 @@
 
 import { setImmediate } from "node:timers";
 import { BadRequestError, InternalServerError } from "../errors.js";
-import { type DeviceModel, PUT_OFF, type StepOutput, type StepSequence } from "../runtime/runtime.js";
+import { type DeviceModel, type KeptDraw, PUT_OFF, type StepOutput, type StepSequence } from "../runtime/runtime.js";
 import type { Tokenizer } from "../text/index.js";
 import { type EmbeddingInput, EmbeddingRequest } from "./embeddingRequest.js";
 import { type InferenceStats, StepCounts } from "./inferenceStats.js";
@@ -17,7 +17,7 @@ import { SamplerSlots } from "./samplerSlots.js";
 import { SamplingRequest } from "./samplingRequest.js";
 import { type ScheduledStep, Scheduler } from "./scheduler.js";
 import { ScoringRequest } from "./scoringRequest.js";
-import { MAX_STEPS_IN_FLIGHT, type Sequence } from "./sequence.js";
+import { MAX_STEPS_IN_FLIGHT, type SampledTokens, type Sequence } from "./sequence.js";
 
 export interface InferenceLoopOptions {
   /** Sequences in one step at most. */
@@ -30,6 +30,8 @@ export interface InferenceLoopOptions {
   scheduler: "fcfs" | "priority";
   /** Positions a sequence may have. */
   contextLength: number;
+  /** What follows is guessed from prompts and outputs, where the device can (prompt lookup). Default false. */
+  promptLookup?: boolean;
 }
 
 /** A sequence's part of a step in flight. */
@@ -38,8 +40,8 @@ interface Run {
   /** Position of the first token it computes. */
   position: number;
   samples: boolean;
-  /** Forced tokens at most after the one sampled (jump-forward decoding). */
-  maxForced: number;
+  /** Tokens at most that come along with the one sampled. */
+  maxFurther: number;
 }
 
 interface StepInFlight {
@@ -52,6 +54,7 @@ interface StepInFlight {
 }
 
 const NO_TOKENS = new Int32Array(0);
+const NO_DRAWS: readonly KeptDraw[] = [];
 
 /** What others see of a loop, whatever computes its requests. */
 export type ModelLoop = Pick<
@@ -94,9 +97,16 @@ export class InferenceLoop {
   ) {
     const groups = new PageGroups(device.pageGroups);
     const { maxSequences, tokenBudget, scheduler: policy } = options;
+    // What has moved a recurrent state on cannot be taken back; of given logits nothing is known ahead.
+    const drafts = options.promptLookup === true && device.recurrentStates === 0 && device.config.hidden > 0;
     this.pool = new PagePool(device.pages * groups.count);
-    this.scheduler = new Scheduler(this.pool, { maxSequences, tokenBudget, policy }, groups, device.recurrentStates);
-    this.slots = new SamplerSlots(device);
+    this.scheduler = new Scheduler(
+      this.pool,
+      { maxSequences, tokenBudget, policy, drafts },
+      groups,
+      device.recurrentStates,
+    );
+    this.slots = new SamplerSlots(device, drafts);
     this.contextLength = Math.min(options.contextLength, groups.tokensWithin(this.pool.pages, tokenBudget));
     this.policy = options.scheduler;
   }
@@ -241,18 +251,18 @@ export class InferenceLoop {
     if (step.sequences.length === 0) return;
     const rows = step.sequences.map((sequence) => sequence.row());
     const runs = step.sequences.map((sequence, i) => {
-      const { position, sample, maxForced } = rows[i]!;
-      return { sequence, position, samples: sample, maxForced };
+      const { position, sample, maxForced, maxDrafts } = rows[i]!;
+      return { sequence, position, samples: sample, maxFurther: maxForced + maxDrafts };
     });
     const output = this.compute(step, rows);
     // Awaited in order; a failure is dealt with there.
     output.catch(() => undefined);
     const tokens = this.count(step);
     this.scheduler.issued(step);
-    for (const { sequence, samples, maxForced } of runs) {
+    for (const { sequence, samples, maxFurther } of runs) {
       if (!samples) continue;
       sequence.pending++;
-      sequence.pendingForced += maxForced;
+      sequence.pendingFurther += maxFurther;
     }
     this.inFlight.push({ runs, tokens, output, isSettled: false });
   }
@@ -298,12 +308,14 @@ export class InferenceLoop {
   private async postprocess(step: StepInFlight, output: StepOutput): Promise<void> {
     this.settle(step);
     this.counts.deviceSeconds += output.seconds;
-    this.scheduler.prefillLimit.observe(step.tokens, output.seconds);
-    for (const [i, { sequence, position, samples, maxForced }] of step.runs.entries()) {
+    const drafted = this.countDrafts(output);
+    this.scheduler.prefillLimit.observe(step.tokens + drafted, output.seconds);
+    for (const [i, { sequence, position, samples, maxFurther }] of step.runs.entries()) {
       const forced = output.forced[i] ?? NO_TOKENS;
+      const kept = output.drafts?.[i]?.kept ?? NO_DRAWS;
       if (samples) {
         sequence.pending--;
-        sequence.settleForced(forced.length, maxForced);
+        sequence.settleFurther(kept.length, forced.length, maxFurther);
       }
       if (sequence.state === "finished") {
         this.counts.discardedRows++;
@@ -323,15 +335,33 @@ export class InferenceLoop {
         sequence.owner.fail(notNumbers());
         continue;
       }
-      this.counts.generatedTokens += 1 + forced.length;
+      this.counts.generatedTokens += kept.length + 1 + forced.length;
       this.counts.stepTokens += forced.length;
-      const logprobs = {
+      const last = {
+        token: output.tokens[i]!,
         logprob,
         temperatureLogprob: output.temperatureLogprobs[i]!,
         top: output.top[i] ?? null,
       };
-      if (sequence.owner.sampled(sequence, { token: output.tokens[i]!, forced, logprobs })) this.end(sequence);
+      const hasEnded =
+        kept.some((draw) => sequence.owner.sampled(sequence, sampledTokens(draw, NO_TOKENS))) ||
+        sequence.owner.sampled(sequence, sampledTokens(last, forced));
+      if (hasEnded) this.end(sequence);
     }
+  }
+
+  /** Counts what a step has guessed; the tokens it computed so. */
+  private countDrafts({ drafts = [] }: StepOutput): number {
+    let drafted = 0;
+    for (const one of drafts) {
+      if (one === null) continue;
+      drafted += one.count;
+      this.counts.drafts++;
+      this.counts.keptTokens += one.kept.length;
+    }
+    this.counts.draftedTokens += drafted;
+    this.counts.stepTokens += drafted;
+    return drafted;
   }
 
   /** The device is done with a step, whatever came of it: slots that only it still named are closed. Once for each step. */
@@ -353,6 +383,10 @@ export class InferenceLoop {
     this.pool.forgetAll();
     this.scheduler.recurrentStates.forgetAll();
   }
+}
+
+function sampledTokens({ token, ...logprobs }: KeptDraw, forced: Int32Array): SampledTokens {
+  return { token, forced, logprobs };
 }
 
 /** What was computed is no number, and what follows would be none either. */

@@ -18,8 +18,12 @@ export interface InferenceStats {
   steps: number;
   /** Rows computed for choices that had ended meanwhile. */
   discardedRows: number;
-  /** Tokens over all steps. */
+  /** Tokens over all steps, guessed ones included. */
   stepTokens: number;
+  /** Times that tokens to follow were guessed (speculative decoding), the tokens so computed, and those of them that came to follow. */
+  drafts: number;
+  draftedTokens: number;
+  keptTokens: number;
   /** Steps of at most `le` tokens, cumulative. */
   stepSizes: { le: number; count: number }[];
   /** Seconds the device computed. */
@@ -35,6 +39,9 @@ export class StepCounts {
   steps = 0;
   discardedRows = 0;
   stepTokens = 0;
+  drafts = 0;
+  draftedTokens = 0;
+  keptTokens = 0;
   deviceSeconds = 0;
   readonly stepSizes = STEP_SIZES.map((le) => ({ le, count: 0 }));
 

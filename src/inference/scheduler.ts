@@ -9,7 +9,7 @@ import type { PagePool } from "./pagePool.js";
 import { type PageCopies, PageTables } from "./pageTables.js";
 import { hashOfTokens, PrefixCache } from "./prefixCache.js";
 import { RecurrentStates, sharedPrompt } from "./recurrentStates.js";
-import type { Sequence } from "./sequence.js";
+import { MAX_DRAFT_ROWS, type Sequence } from "./sequence.js";
 
 export interface SchedulerOptions {
   /** Sequences in one step at most. */
@@ -17,6 +17,8 @@ export interface SchedulerOptions {
   /** Tokens in one step at most. */
   tokenBudget: number;
   policy: "fcfs" | "priority";
+  /** What follows may be guessed (speculative decoding). Default false. */
+  drafts?: boolean;
 }
 
 /** One step: `chunk` tokens of each sequence, after the page copies. */
@@ -115,7 +117,16 @@ export class Scheduler {
     if (this.preemptions === preemptionsBefore) this.admit(budget);
     const sequences: Sequence[] = [];
     for (const sequence of this.running) if (sequence.chunk > 0) sequences.push(sequence);
+    this.limitDrafts(sequences);
     return sequences.length === 0 ? null : { sequences, copies };
+  }
+
+  /** Guesses share the rows that take hardly longer than the step's own. */
+  private limitDrafts(sequences: readonly Sequence[]): void {
+    let tokens = 0;
+    for (const { chunk } of sequences) tokens += chunk;
+    const limit = this.options.drafts ? Math.max(0, Math.floor((MAX_DRAFT_ROWS - tokens) / sequences.length)) : 0;
+    for (const sequence of sequences) sequence.draftLimit = sequence.samples ? limit : 0;
   }
 
   /** Gives chunks to the running sequences in order; the tokens that are left of the budget. */

@@ -53,8 +53,10 @@ export interface SequenceOwner {
   fail(error: unknown): void;
 }
 
-/** Forced tokens at most after one sampled token: with it they are half a page, which a sequence reserves ahead for each step in flight. */
+/** Forced tokens at most after one sampled token. */
 const MAX_FORCED_TOKENS = 31;
+/** Rows that a step may have with guesses in it: more of them take longer wherever they are computed. */
+export const MAX_DRAFT_ROWS = 16;
 
 /**
  * What is computed as one row of steps: a choice, or a beam. Scheduler and loop keep its state; it acts on nothing
@@ -71,8 +73,10 @@ export class Sequence {
   computed = 0;
   /** Tokens sampled by steps in flight: only the device knows them so far. */
   pending = 0;
-  /** Forced tokens at most that follow those. */
-  pendingForced = 0;
+  /** Tokens at most that come along with those: guessed before them, or forced after them. */
+  pendingFurther = 0;
+  /** Guesses at most that the step being built may compute of it. */
+  draftLimit = 0;
   /** Steps in flight that hold a row of this sequence. */
   inFlight = 0;
   /** Sampling state on the device; -1: none. */
@@ -156,33 +160,33 @@ export class Sequence {
     return this.candidates === 0 && this.hiddenStates === "none";
   }
 
-  /** Positions that pages should be held for when `chunk` more tokens are computed: forced ones may follow. */
+  /** Positions that pages should be held for when `chunk` more tokens are computed: others may come along. */
   positionsWithLookahead(chunk: number): number {
     const known = this.computed + chunk;
-    if (!this.owner.jumpForward) return known;
+    const { jumpForward } = this.owner;
+    if (!jumpForward && this.draftLimit === 0) return known;
     return Math.min(
-      known + MAX_STEPS_IN_FLIGHT * (1 + MAX_FORCED_TOKENS),
+      known + MAX_STEPS_IN_FLIGHT * (1 + this.draftLimit + (jumpForward ? MAX_FORCED_TOKENS : 0)),
       this.promptLength + this.request.params.maxTokens,
     );
   }
 
-  /**
-   * Forced tokens that may follow the one sampled by the step being built: they end within `maxTokens` and the pages
-   * held.
-   */
-  private get maxForced(): number {
-    const { owner, pending, pendingForced } = this;
-    if (!owner.jumpForward) return 0;
-    const outputs = this.outputs + pending + pendingForced + 1;
+  /** Of `most` tokens that may come along with the one sampled by the step being built, those within `maxTokens` and the pages held. */
+  private further(most: number): number {
+    if (most === 0) return 0;
+    const outputs = this.outputs + this.pending + this.pendingFurther + 1;
     const held = this.blockCount * PAGE_SIZE - this.promptLength;
-    return Math.max(0, Math.min(MAX_FORCED_TOKENS, Math.min(this.request.params.maxTokens, held) - outputs));
+    return Math.max(0, Math.min(most, Math.min(this.request.params.maxTokens, held) - outputs));
   }
 
-  /** Of the forced tokens allowed after a sampled one, so many were taken. */
-  settleForced(taken: number, allowed: number): void {
-    this.pendingForced -= allowed;
-    // A step in flight that goes on from there computes them as well, unless the pages have been given up meanwhile.
-    if (this.inFlight > 0 && this.state === "running") this.computed += taken;
+  /** Of the `allowed` tokens that might have come along with a sampled one, so many did. */
+  settleFurther(kept: number, forced: number, allowed: number): void {
+    this.pendingFurther -= allowed;
+    // Unless the pages have been given up meanwhile, the step has computed the guesses that it kept, and one in flight that goes on
+    // from there computes what was forced.
+    if (this.state !== "running") return;
+    this.computed += kept;
+    if (this.inFlight > 0) this.computed += forced;
   }
 
   /** A draw is to come once more, from a token that is computed again: by the step in flight, if one goes on from there. */
@@ -248,7 +252,9 @@ export class Sequence {
     row.adapter = request.adapter;
     row.sample = last && this.samples;
     row.outputIndex = this.outputs + this.pending;
-    row.maxForced = row.sample ? this.maxForced : 0;
+    const further = row.sample ? this.further(this.draftLimit + (this.owner.jumpForward ? MAX_FORCED_TOKENS : 0)) : 0;
+    row.maxDrafts = row.tokens === null ? Math.min(this.draftLimit, further) : 0;
+    row.maxForced = this.owner.jumpForward ? Math.min(MAX_FORCED_TOKENS, further - row.maxDrafts) : 0;
     row.promptLogprobs = -1;
     row.next = null;
     row.states = this.hiddenStates === "all" ? chunk : this.hiddenStates === "last" && last ? 1 : 0;
@@ -274,6 +280,7 @@ export class Sequence {
     sample: false,
     outputIndex: 0,
     maxForced: 0,
+    maxDrafts: 0,
     promptLogprobs: -1,
     next: null,
     states: 0,

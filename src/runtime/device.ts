@@ -400,6 +400,8 @@ export interface SlotParams extends SamplingNumbers {
   stopIds?: Int32Array;
   /** Tokens that the grammar permits first, but that are drawn only where the likeliest token of all is one of them. */
   thoughtIds?: Int32Array;
+  /** The prompt, where what follows may be guessed from it and the outputs (prompt lookup); null or absent: nothing is guessed. */
+  lookup?: Int32Array | null;
 }
 
 export interface StepSequence {
@@ -433,6 +435,13 @@ export interface StepSequence {
    * omitted.
    */
   maxForced?: number;
+  /**
+   * With `tokens` null: tokens at most that are computed behind them unasked, guessed by the slot's `lookup` (speculative
+   * decoding); 0 if omitted, 15 at most. Each is drawn from its logits as ever, and the draws go on behind it where it is what had
+   * been guessed: the same tokens and logprobs come, several of them of one step. The next row that goes on from this one's draw
+   * names the same `position` and `outputIndex` as if one token had come; `blocks` must have room for all that both may compute.
+   */
+  maxDrafts?: number;
   /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
   promptLogprobs: number;
   /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */
@@ -455,6 +464,15 @@ export interface RowLogprobs {
  */
 export const PUT_OFF = -3;
 
+/** A token that was drawn as it had been guessed. */
+export interface KeptDraw {
+  token: number;
+  /** These three as of the step's last draw. */
+  logprob: number;
+  temperatureLogprob: number;
+  top: { ids: Int32Array; logprobs: Float32Array } | null;
+}
+
 export interface StepOutput {
   /**
    * Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was
@@ -470,6 +488,8 @@ export interface StepOutput {
   temperatureLogprobs: Float32Array;
   /** Per sequence: what was taken after the sampled token, at most `maxForced` tokens; null: nothing. */
   forced: (Int32Array | null)[];
+  /** Per sequence: how many guesses were computed, and the draws before `tokens` that were as guessed; null or absent: none. */
+  drafts?: ({ count: number; kept: KeptDraw[] } | null)[];
   /** Per sequence: the most likely tokens, or those of the slot's logprobIds. */
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
   /** Entries whose `next` is -1 have logprob 0 and rank 0. */

@@ -118,6 +118,11 @@ export interface EngineOptions {
   toolParser?: "auto" | "none" | ToolFormat;
   /** "priority": lower `priority` runs earlier; default "fcfs": requests run in order, and a priority is refused. */
   scheduler?: "fcfs" | "priority";
+  /**
+   * What tokens to come are guessed from, several of which one step can then compute: "prompt_lookup" (default), places in
+   * the prompt and the reply where the same tokens stood before; "none". Replies and logprobs do not depend on it.
+   */
+  speculation?: "prompt_lookup" | "none";
   /** Sampling settings that a request leaves out: the model folder's (default), or none at all. */
   samplingDefaults?: "model" | "neutral";
   /** Longest context of a sequence in tokens; default and most: the model's; at least 2. */
@@ -175,6 +180,7 @@ export interface TinkerOptions
     | "memoryLimit"
     | "verify"
     | "scheduler"
+    | "speculation"
     | "maxSequences"
     | "tokenBudget"
   > {

@@ -486,6 +486,53 @@ describe("a slot with a grammar", () => {
     model.closeSlot(one);
   });
 
+  it("draws the same behind guesses, with what is forced between them", async () => {
+    // Names that follow one another, with what stands around them.
+    const record = seq(
+      text("{name:"),
+      repeat(chars([0x61, 0x64]), 2, 4),
+      text(",on:"),
+      alt(text("true"), text("ab")),
+      text("}"),
+    );
+    const compiled = await compileGrammar(vocabulary, grammar(repeat(seq(record, text(";")), 3, 3)));
+    const settings = { seed: 8n, temperature: 0.9, grammar: compiled.matcher() };
+    const one = model.openSlot(plainSlot(settings));
+    const expected = await draw(one, 60);
+    model.closeSlot(one);
+    expect(expected).toContain(END);
+    const reply = expected.slice(0, expected.indexOf(END) + 1);
+    // But for one token in eleven; the last ones go on to say something else.
+    const altered = reply.map((token, i) => (i % 11 === 6 ? byte("b") : token)).concat(byte("x"), byte("y"));
+    const lookup = Int32Array.from([...altered, 5, 6, 7, 5, 6, 7]);
+    let kept = 0;
+    for (const maxForced of [0, 3, 30]) {
+      for (const maxDrafts of [1, 4, 15]) {
+        const slot = model.openSlot(plainSlot({ ...settings, lookup }));
+        const tokens: number[] = [];
+        const blocks = Int32Array.of(0, 1, 2, 3);
+        let output = await model.step([sequence({ slot, maxForced, blocks })]);
+        for (let steps = 1; tokens.at(-1) !== END; steps++) {
+          expect(steps).toBeLessThan(reply.length + 1);
+          const before = output.drafts?.[0]?.kept ?? [];
+          kept += before.length;
+          expect(before.length).toBeLessThanOrEqual(maxDrafts);
+          // What was kept is behind the place that the next step is told, until this one is known.
+          const position = 3 + tokens.length;
+          const outputIndex = tokens.length + 1;
+          tokens.push(...before.map(({ token }) => token), output.tokens[0]!, ...(output.forced[0] ?? []));
+          output = await model.step([
+            sequence({ slot, tokens: null, position, outputIndex, maxForced, maxDrafts, blocks }),
+          ]);
+        }
+        expect(tokens).toEqual(reply);
+        expect(output.tokens[0]).toBe(-1);
+        model.closeSlot(slot);
+      }
+    }
+    expect(kept).toBeGreaterThan(50);
+  });
+
   it("needs room for what may be forced", async () => {
     const compiled = await compileGrammar(vocabulary, grammar(text("0123456789")));
     const slot = model.openSlot(plainSlot({ grammar: compiled.matcher() }));

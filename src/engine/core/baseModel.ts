@@ -161,6 +161,7 @@ export async function loadBaseModel(
       maxQueue: options.maxQueue,
       scheduler: options.scheduler,
       contextLength,
+      promptLookup: options.speculation === "prompt_lookup",
     });
     const { mtimeMs } = await stat(isGguf(folder) ? folder : join(folder, "config.json"));
     const seconds = (performance.now() - started) / 1000;

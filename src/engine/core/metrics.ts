@@ -261,6 +261,21 @@ export class InferenceMetrics {
         "Prompt tokens found in the prefix cache.",
         perModel((stats) => stats.cacheHits),
       ),
+      counter(
+        "spec_decode_num_drafts",
+        "Times that tokens to come were guessed.",
+        perModel((stats) => stats.drafts),
+      ),
+      counter(
+        "spec_decode_num_draft_tokens",
+        "Tokens computed because they were guessed.",
+        perModel((stats) => stats.draftedTokens),
+      ),
+      counter(
+        "spec_decode_num_accepted_tokens",
+        "Of those, the ones that came to follow.",
+        perModel((stats) => stats.keptTokens),
+      ),
       counter("request_success", "Choices that ended.", success),
       this.timeToFirstToken.family(),
       this.interTokenLatency.family(),

@@ -88,6 +88,7 @@ const engineOptions = z.object({
   verify: z.boolean().default(false),
   toolParser: z.enum(["auto", "none", ...TOOL_FORMATS]).default("auto"),
   scheduler: z.enum(["fcfs", "priority"]).default("fcfs"),
+  speculation: z.enum(["prompt_lookup", "none"]).default("prompt_lookup"),
   samplingDefaults: z.enum(["model", "neutral"]).default("model"),
   /** One token of prompt, one of reply. */
   contextLength: z.int().min(2).optional(),

@@ -42,6 +42,7 @@ const OF_THIS_MACHINE = [
   "memoryLimit",
   "verify",
   "scheduler",
+  "speculation",
   "maxSequences",
   "tokenBudget",
 ];
