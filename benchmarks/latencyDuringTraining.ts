@@ -107,6 +107,7 @@ for (const shape of options.shape) {
     home,
     models: [folderOf(shape)],
     contextLength: 2048,
+    speculation: "none",
     ...(options.threads ? { threads: Number(options.threads) } : {}),
   });
   const base = (await engine.baseModels.list())[0]!;

@@ -27,7 +27,8 @@ let anneal: AnnealProvider;
 beforeAll(async () => {
   const { model } = await agentModel("agent");
   const path = fileURLToPath(new URL("reference/embedding/model", import.meta.url));
-  engine = await Engine.open({ models: [model, { id: "vectors", path }], threads: 2 });
+  // Without guesses a reply that repeats itself takes its time.
+  engine = await Engine.open({ models: [model, { id: "vectors", path }], threads: 2, speculation: "none" });
   await engine.models.create({ project: "demo", name: "speller", base_model: "agent" });
   anneal = createAnneal(engine);
 });

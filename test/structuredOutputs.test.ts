@@ -8,7 +8,8 @@ import type { ChatCompletion, ChatCompletionChunk, ChatCompletionCreateParamsBas
 
 let engine: Engine;
 beforeAll(async () => {
-  engine = await Engine.open({});
+  // Steps are counted here.
+  engine = await Engine.open({ speculation: "none" });
 });
 afterAll(async () => {
   await engine.close();

@@ -8,7 +8,7 @@ const TOKENS = 256;
 
 /** Says how many tokens they get a second, and for what share of the time the device computed. */
 export async function chats(rounds: number): Promise<string> {
-  const engine = await Engine.open();
+  const engine = await Engine.open({ speculation: "none" });
   const { loop } = (engine as unknown as { core: EngineCore }).core.defaultBase;
   const together = (length: number) =>
     Promise.all(

@@ -1,6 +1,8 @@
 #include "prompt_lookup.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace anneal::inference {
 
@@ -11,11 +13,13 @@ constexpr int kLongMatch = 32;  // beyond which matches are not told apart
 constexpr double kMemory = 32;  // guesses after which a record has mostly forgotten
 constexpr double kLearning = 0.1;
 
-// FNV-1a over the tokens, which are compared as well wherever it is used.
-uint64_t hash_of(const int32_t* tokens) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (int i = 0; i < PromptLookup::kMinMatch; ++i) hash = (hash ^ uint32_t(tokens[i])) * 0x100000001b3;
-  return hash;
+constexpr size_t kLeastEntries = 256;
+
+// Of so many bits; the tokens themselves are compared wherever it is used.
+size_t hash_of(const int32_t* tokens, int bits) {
+  uint64_t hash = 0;
+  for (int i = 0; i < PromptLookup::kMinMatch; ++i) hash = (hash ^ uint32_t(tokens[i])) * 0x9e3779b97f4a7c15;
+  return size_t(hash >> (64 - bits));
 }
 
 }  // namespace
@@ -25,12 +29,19 @@ size_t PromptLookup::record_of(int match) {
 }
 
 void PromptLookup::index() {
+  if (latest_.size() < 2 * tokens_.size()) {
+    latest_.assign(std::max(kLeastEntries, std::bit_ceil(4 * tokens_.size())), -1);
+    before_.clear();
+  }
+  const int bits = std::countr_zero(latest_.size());
   while (before_.size() < tokens_.size()) {
     const auto at = int32_t(before_.size());
-    before_.push_back(-1);
-    if (at + 1 < kMinMatch) continue;
-    const auto [entry, fresh] = latest_.try_emplace(hash_of(&tokens_[size_t(at + 1 - kMinMatch)]), at);
-    if (!fresh) before_.back() = entry->second, entry->second = at;
+    if (at + 1 < kMinMatch) {
+      before_.push_back(-1);
+      continue;
+    }
+    int32_t& latest = latest_[hash_of(&tokens_[size_t(at + 1 - kMinMatch)], bits)];
+    before_.push_back(std::exchange(latest, at));
   }
 }
 

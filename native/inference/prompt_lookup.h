@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace anneal::inference {
@@ -38,9 +37,10 @@ class PromptLookup {
   int match_before(int32_t place) const;
 
   std::vector<int32_t> tokens_;
-  // Of each kMinMatch tokens in a row, where the latest ones end; and for every place, where the same stood before it.
-  std::unordered_map<uint64_t, int32_t> latest_;
-  std::vector<int32_t> before_;  // [tokens indexed]; -1: nowhere
+  // By a hash of kMinMatch tokens in a row, where the latest ones end; and for every place, where those of the same
+  // hash end before it. -1: nowhere.
+  std::vector<int32_t> latest_;  // [a power of two]
+  std::vector<int32_t> before_;  // [tokens indexed]
   std::array<Record, 5> records_{};
   std::vector<int32_t> draft_;
   int32_t place_ = -1;  // where what the draft repeats begins; once tokens have been appended, what lies behind as many

@@ -27,14 +27,20 @@ export const bench = defineCommand({
   name: "bench",
   summary: "measure a model's speed on this machine",
   details: `Measures a model on this machine: tokens per second of reading prompts, of replies (1, 8 and 16 at once, on a GPU 1,
-16, 64 and 256, each after a prompt), and of a training step. Medians, with the slowest and the fastest run in brackets. Of a device
-that is named, such as vulkan:0, also what its memory and its multiply-adds reach. Nothing is kept.`,
+16, 64 and 256, each after a prompt; without guesses at what follows, unless --speculation asks for them), and of a training step.
+Medians, with the slowest and the fastest run in brackets. Of a device that is named, such as vulkan:0, also what its memory and its
+multiply-adds reach. Nothing is kept.`,
   flags: { repeats: integer("N", "runs of each measurement (default 3)", { to: 1000 }), json, ...engineFlags },
   async run(values) {
     const isGpu = values.device === "gpu" || values.device?.startsWith("vulkan:") === true;
     const atOnce = isGpu ? REPLIES.gpu : REPLIES.processor;
     const rate = await rateOf(values.device);
-    await using engine = await openEngine({ maxSequences: Math.max(64, ...atOnce), ...readEngineOptions(values) });
+    await using engine = await openEngine({
+      maxSequences: Math.max(64, ...atOnce),
+      // Models repeat themselves after such prompts, which is no measure of other replies.
+      speculation: "none",
+      ...readEngineOptions(values),
+    });
     const { id, max_model_len: context } = (await engine.models.list()).data[0]!;
     if (!values.json) console.log(`${id}, context of ${context} tokens`);
     if (!values.json && rate) console.log(rateLine(values.device!, rate));

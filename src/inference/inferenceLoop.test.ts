@@ -632,4 +632,49 @@ describe("guessed tokens", () => {
     // One token of the prompt's step, sixteen of each that follows, and what had been handed over by then.
     expect(loop.stats().steps).toBeLessThan(8);
   });
+
+  test("stand beside forced ones, and draws that are put off", async () => {
+    const drawn = (context: number[]): number => {
+      let h = 7;
+      for (const token of context.slice(-9)) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
+      return ((h ^ (h >>> 13)) >>> 0) % 900;
+    };
+    // Behind a token divisible by three as many tokens above 900 as its hundreds digit says.
+    const force = (context: number[]): number | null => {
+      let back = 0;
+      while (back < context.length && context[context.length - 1 - back]! > 900) back++;
+      const last = context[context.length - 1 - back];
+      return last === undefined || last % 3 !== 0 || back >= Math.floor(last / 100)
+        ? null
+        : 901 + ((last + back) % 100);
+    };
+    const guessAll = (context: number[]) => {
+      const tokens = [...context];
+      for (let i = 0; i < 12; i++) tokens.push(force(tokens) ?? drawn(tokens) + (i === context.length % 13 ? 1 : 0));
+      return tokens.slice(context.length);
+    };
+    const grammar = { matcher: () => ({}) } as unknown as NonNullable<GenerationRequest["grammar"]>;
+    const replies = async (promptLookup: boolean, pages: number, putsOff?: (draw: number) => boolean) => {
+      const { loop, model } = open(
+        { next: drawn, force, guess: guessAll, vocab: 1100, pages, putsOff },
+        { contextLength: 400, promptLookup },
+      );
+      const results = await Promise.all(
+        [null, 0, null].map((logprobs, i) => read(loop.submit(request({ ...over(i, logprobs), grammar })))),
+      );
+      const stats = loop.stats();
+      await loop.close();
+      expect(model.openSlots).toBe(0);
+      return { stats, outputs: results.map(({ choices }) => choices.map(({ ids, finish }) => ({ ids, finish }))) };
+    };
+    const { outputs } = await replies(false, 400);
+    for (const pages of [400, 7, 10, 14]) {
+      const together = await replies(true, pages);
+      expect(together.outputs).toEqual(outputs);
+      expect(together.stats.keptTokens).toBeGreaterThan(100);
+      const late = await replies(true, pages, (draw) => (draw * 7919) % 11 < 5);
+      expect(late.outputs).toEqual(outputs);
+      expect(late.stats.keptTokens).toBeGreaterThan(50);
+    }
+  });
 });

@@ -266,7 +266,12 @@ describe("errors", () => {
   });
 
   test("a full queue is 429, with a time to come back", async () => {
-    const full = await Served.open({ models: [(await scriptedModel("m")).model], maxQueue: 2, maxSequences: 1 });
+    const full = await Served.open({
+      models: [(await scriptedModel("m")).model],
+      maxQueue: 2,
+      maxSequences: 1,
+      speculation: "none",
+    });
     try {
       const asked = Array.from({ length: 12 }, () => full.post({ ...start("[loop]"), max_tokens: 100 }));
       const answers = await Promise.all(asked);

@@ -41,7 +41,7 @@ describe.runIf(folder)("published clients", () => {
 
   beforeAll(async () => {
     const { model } = await agentModel("demo");
-    served = await Served.open({ models: [model, { id: "vectors", path: vectors }] });
+    served = await Served.open({ models: [model, { id: "vectors", path: vectors }], speculation: "none" });
     const entry = join(folder!, "packages.js");
     const lines = Object.entries(PACKAGES).map(([name, path]) => `export * as ${name} from ${JSON.stringify(path)};\n`);
     writeFileSync(entry, lines.join(""));

@@ -24,7 +24,8 @@ let served: Served;
 let client: OpenAI;
 beforeAll(async () => {
   const { model } = await agentModel("demo");
-  served = await Served.open({ models: [model] });
+  // Replies without end take their time where nothing of them is guessed.
+  served = await Served.open({ models: [model], speculation: "none" });
   client = new OpenAI({ apiKey: served.engine.apiKey, baseURL: `${served.address}/v1`, maxRetries: 0 });
 });
 afterAll(() => served?.close());
@@ -478,7 +479,7 @@ describe("what is kept", () => {
     const { mkdtempSync, rmSync } = await import("node:fs");
     const home = mkdtempSync("/tmp/anneal-responses-");
     const { model } = await agentModel("demo");
-    const open = () => Engine.open({ home, models: [model], threads: 1 });
+    const open = () => Engine.open({ home, models: [model], threads: 1, speculation: "none" });
     const first = await open();
     const whole = await first.responses.create({ input: "Hi" });
     const running = await first.responses.create({ input: "loop", background: true });
