@@ -55,9 +55,7 @@ interface Run {
 /** All sequences until the slowest has its outputs, two steps in flight; `lookups` of each, or none. */
 async function decode(lookups: Int32Array[] | null): Promise<Run> {
   const replies: number[][] = tables.map(() => []);
-  const slots = tables.map((_, s) =>
-    model.openSlot(plainSlot({ temperature, seed: BigInt(s), lookup: lookups?.[s] ?? null })),
-  );
+  const slots = tables.map((_, s) => model.openSlot(plainSlot({ temperature, seed: BigInt(s) })));
   const run = { drafted: 0, kept: 0, steps: 0 };
   /** Tokens that each has for certain: a step is told no more of the one before it. */
   const known = tables.map(() => 0);
@@ -74,6 +72,7 @@ async function decode(lookups: Int32Array[] | null): Promise<Run> {
           position,
           outputIndex,
           maxDrafts: lookups && tokens === null ? maxDrafts : 0,
+          lookup: outputIndex === 1 ? (lookups?.[s] ?? null) : null,
         };
       }),
     );

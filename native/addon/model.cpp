@@ -99,10 +99,8 @@ std::shared_ptr<Slot> new_slot(const Argument& params, int vocab) {
   if (const auto ids = params.given("thoughtIds")) thought_ids = id_set(*ids, vocab);
   std::optional<ThinkingBudget> thinking;
   if (const auto budget = params.given("thinking")) thinking = thinking_budget(*budget, vocab);
-  std::optional<inference::PromptLookup> lookup;
-  if (const auto tokens = params.given("lookup")) lookup.emplace(token_ids(*tokens, vocab));
   return std::make_shared<Slot>(std::move(sampling), vocab, std::move(matcher), std::move(stop_ids),
-                                std::move(thought_ids), std::move(thinking), std::move(lookup));
+                                std::move(thought_ids), std::move(thinking));
 }
 
 }  // namespace

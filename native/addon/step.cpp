@@ -36,6 +36,7 @@ Sequence read_sequence(const Argument& entry, const ModelHandle& handle) {
   s.sample = entry.at("sample").boolean();
   if (const auto most = entry.given("maxForced")) s.max_forced = most->whole(0, 1 << 16);
   if (const auto most = entry.given("maxDrafts")) s.max_drafts = most->whole(0, inference::PromptLookup::kMaxDraft);
+  if (const auto prompt = entry.given("lookup")) s.lookup = prompt->int32s();
   s.output_index = entry.at("outputIndex").whole(0, 1 << 30);
   s.prompt_logprobs = entry.at("promptLogprobs").whole(-1, handle.spec.vocab);
   if (const auto states = entry.given("states")) s.state_count = states->whole(0, INT32_MAX);

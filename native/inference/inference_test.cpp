@@ -167,10 +167,6 @@ bool counts_on(Stepper& stepper, PaperBackend& backend, const std::shared_ptr<Sl
 }
 
 void keeps_guesses() {
-  const auto slot_of_text = [](std::vector<int32_t> text) {
-    return std::make_shared<Slot>(sampling::SamplingParams{}, 100, nullptr, std::vector<int32_t>{},
-                                  std::vector<int32_t>{}, std::nullopt, PromptLookup(std::move(text)));
-  };
   std::vector<int32_t> right, wrong, end = {3, 4, 5};
   for (int32_t token = 3; token < 60; ++token) right.push_back(token), wrong.push_back(token % 5 == 4 ? 99 : token);
   for (auto* text : {&right, &wrong}) text->insert(text->end(), end.begin(), end.end());
@@ -178,7 +174,8 @@ void keeps_guesses() {
     for (const auto& text : {right, wrong, std::vector<int32_t>{5}}) {
       PaperBackend backend(100);
       Stepper stepper(backend);
-      const auto slot = slot_of_text(text);
+      const auto slot = slot_of();
+      slot->look_up(text);
       expect(counts_on(stepper, backend, slot, 50, max_drafts), "guesses change nothing of what is drawn");
       if (max_drafts == 0 || text.size() == 1)
         expect(backend.steps >= 50 && backend.rows == backend.steps, "without any, a step for each token");
@@ -192,12 +189,12 @@ void takes_guesses_back() {
   Stepper stepper(backend);
   sampling::SamplingParams params;
   params.presence_penalty = 1;
-  const auto slot =
-      std::make_shared<Slot>(params, 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{},
-                             sampling::ThinkingBudget(40, 0, {1}, {90}), PromptLookup({3, 4, 5, 6, 7, 8, 9, 10, 11, 3, 4, 5}));
+  const auto slot = std::make_shared<Slot>(params, 100, nullptr, std::vector<int32_t>{}, std::vector<int32_t>{},
+                                           sampling::ThinkingBudget(40, 0, {1}, {90}));
   std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)}, again = {going_on(slot, 1)};
   expect(step(stepper, first) && first[0].sampled.token == 6, "a first draw");
   second[0].max_drafts = again[0].max_drafts = 4;
+  second[0].lookup = {3, 4, 5, 6, 7, 8, 9, 10, 11, 3, 4, 5};
   second[0].output_index = again[0].output_index = 1;
   backend.fails_at_sample = 2;
   expect(!step(stepper, second) && second[0].kept.size() > 0, "aborted behind a guess");

@@ -16,7 +16,7 @@ class PromptLookup {
   static constexpr int kMinMatch = 3;   // last tokens that must have stood before, for a place to be found
   static constexpr int kMaxDraft = 15;  // tokens guessed at most: with the one before them a tile of rows
 
-  explicit PromptLookup(std::vector<int32_t> prompt) : tokens_(std::move(prompt)) {}
+  explicit PromptLookup(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
 
   // The tokens that may follow, in order; empty: nothing like the end has come before. Good until the next call.
   std::span<const int32_t> draft();

@@ -108,6 +108,11 @@ bool Slot::take(int32_t token) {
   return true;
 }
 
+void Slot::look_up(std::vector<int32_t> prompt) {
+  prompt.insert(prompt.end(), state_.outputs().begin(), state_.outputs().end());
+  lookup_.emplace(std::move(prompt));
+}
+
 std::span<const int32_t> Slot::draft(int most, double row_cost, int others) {
   if (!lookup_ || most <= 0) return {};
   const auto draft = lookup_->draft();

@@ -20,17 +20,15 @@ class Slot {
   // `matcher` (or null) is the slot's own: whoever gave it has another. `stop_ids` (sorted) may follow where the output
   // is complete. `thought_ids` (sorted) begin thoughts, which the matcher permits but which are the model's own wish:
   // one of them is only drawn as the first output where the likeliest of all tokens is one. `thinking`: null for
-  // thoughts of any length. `lookup`: null where nothing is guessed of what follows.
+  // thoughts of any length.
   Slot(SamplingParams params, int vocab, std::unique_ptr<grammar::Matcher> matcher, std::vector<int32_t> stop_ids,
-       std::vector<int32_t> thought_ids, std::optional<ThinkingBudget> thinking,
-       std::optional<PromptLookup> lookup = {})
+       std::vector<int32_t> thought_ids, std::optional<ThinkingBudget> thinking)
       : state_(std::move(params), vocab),
         vocab_(vocab),
         matcher_(std::move(matcher)),
         stop_ids_(std::move(stop_ids)),
         thought_ids_(std::move(thought_ids)),
-        thinking_(std::move(thinking)),
-        lookup_(std::move(lookup)) {}
+        thinking_(std::move(thinking)) {}
 
   // The next token where the grammar or the thinking budget leaves no choice, whatever the logits say; -1 elsewhere.
   int32_t forced();
@@ -41,6 +39,8 @@ class Slot {
   // Fills in how the output of that index is to be drawn from its row of logits; what is pointed to stays until
   // accept(). False: nothing can be drawn, because the grammar is too ambiguous to be followed further.
   bool ask(int output, backends::RowRequest& request);
+  // From now on what follows is guessed, from the prompt and the outputs.
+  void look_up(std::vector<int32_t> prompt);
   // Tokens that may follow those given, `most` at most: no more of them than it pays to compute unasked (see
   // PromptLookup). Good until accept().
   std::span<const int32_t> draft(int most, double row_cost, int others);

@@ -76,6 +76,7 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
     throw InvalidInput{i, "recurrent", -1,
                        "is " + std::to_string(s.recurrent) + "; recurrent states are 0 to " +
                            std::to_string(limits.recurrent_states - 1)};
+  check_ids(i, "lookup", s.lookup, 0, limits.vocab, "token ids");
   if (s.max_drafts > 0 && limits.recurrent_states > 0)
     throw InvalidInput{i, "maxDrafts", -1, "must be 0: recurrent states cannot be taken back"};
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
@@ -213,6 +214,7 @@ bool Stepper::take_tokens(Sequence& s) {
 }
 
 void Stepper::add_drafts(Sequence& s, int others) {
+  if (!s.lookup.empty()) s.slot->look_up(std::move(s.lookup));
   // They are computed in one pass, each with a row of logits.
   const int most = std::min(s.max_drafts, int(kMinLogitRows) - int(s.tokens.size()));
   const auto drafts = s.slot->draft(most, row_cost_.share(), others);

@@ -31,7 +31,8 @@ struct Sequence {
   // Tokens at most that are computed unasked, as what may follow those the step goes on from (speculative decoding).
   // Each is drawn from its logits as ever, and what follows it counts where the draw is what had been guessed.
   int max_drafts = 0;
-  int prompt_logprobs = -1;  // >= 0: of every token, with so many of the most likely ones
+  std::vector<int32_t> lookup;  // the prompt, what guesses are taken from: once is enough for a slot
+  int prompt_logprobs = -1;     // >= 0: of every token, with so many of the most likely ones
   // Of a model whose logits are computed elsewhere: of every token with prompt_logprobs, else of the last where one is
   // drawn; [rows][vocab].
   std::vector<float> given_logits;

@@ -106,7 +106,7 @@ export class InferenceLoop {
       groups,
       device.recurrentStates,
     );
-    this.slots = new SamplerSlots(device, drafts);
+    this.slots = new SamplerSlots(device);
     this.contextLength = Math.min(options.contextLength, groups.tokensWithin(this.pool.pages, tokenBudget));
     this.policy = options.scheduler;
   }

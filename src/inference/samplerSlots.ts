@@ -8,19 +8,12 @@ import { endIds, knownIds } from "./stopping.js";
 
 /** Opens and closes the slots of one model. */
 export class SamplerSlots {
-  /** `lookup`: what follows is guessed from prompts and outputs. */
-  constructor(
-    private readonly device: DeviceModel,
-    private readonly lookup: boolean,
-  ) {}
+  constructor(private readonly device: DeviceModel) {}
 
   /** Opens the slot of a sequence that has none. @throws BadRequestError for settings that the device refuses */
   open(sequence: Sequence): void {
     if (sequence.slot >= 0 || !sequence.samples) return;
-    sequence.slot = this.device.openSlot({
-      ...slotParams(sequence, this.device.config.vocab),
-      lookup: this.lookup ? Int32Array.from(sequence.request.promptTokens) : null,
-    });
+    sequence.slot = this.device.openSlot(slotParams(sequence, this.device.config.vocab));
   }
 
   /**

@@ -81,6 +81,8 @@ export class Sequence {
   inFlight = 0;
   /** Sampling state on the device; -1: none. */
   slot = -1;
+  /** Whether the slot has been given the prompt to guess from. */
+  private knowsPrompt = false;
   /** Prompt tokens that the first admission found in the cache. */
   cachedTokens = 0;
   /** Whether it has run before, or is the fork of one that has. */
@@ -254,6 +256,11 @@ export class Sequence {
     row.outputIndex = this.outputs + this.pending;
     const further = row.sample ? this.further(this.draftLimit + (this.owner.jumpForward ? MAX_FORCED_TOKENS : 0)) : 0;
     row.maxDrafts = row.tokens === null ? Math.min(this.draftLimit, further) : 0;
+    row.lookup = null;
+    if (row.maxDrafts > 0 && !this.knowsPrompt) {
+      row.lookup = this.tokens.subarray(0, this.promptLength);
+      this.knowsPrompt = true;
+    }
     row.maxForced = this.owner.jumpForward ? Math.min(MAX_FORCED_TOKENS, further - row.maxDrafts) : 0;
     row.promptLogprobs = -1;
     row.next = null;
@@ -281,6 +288,7 @@ export class Sequence {
     outputIndex: 0,
     maxForced: 0,
     maxDrafts: 0,
+    lookup: null,
     promptLogprobs: -1,
     next: null,
     states: 0,

@@ -400,8 +400,6 @@ export interface SlotParams extends SamplingNumbers {
   stopIds?: Int32Array;
   /** Tokens that the grammar permits first, but that are drawn only where the likeliest token of all is one of them. */
   thoughtIds?: Int32Array;
-  /** The prompt, where what follows may be guessed from it and the outputs (prompt lookup); null or absent: nothing is guessed. */
-  lookup?: Int32Array | null;
 }
 
 export interface StepSequence {
@@ -436,12 +434,14 @@ export interface StepSequence {
    */
   maxForced?: number;
   /**
-   * With `tokens` null: tokens at most that are computed behind them unasked, guessed by the slot's `lookup` (speculative
+   * With `tokens` null: tokens at most that are computed behind them unasked, guessed from `lookup` and the outputs (speculative
    * decoding); 0 if omitted, 15 at most. Each is drawn from its logits as ever, and the draws go on behind it where it is what had
    * been guessed: the same tokens and logprobs come, several of them of one step. The next row that goes on from this one's draw
    * names the same `position` and `outputIndex` as if one token had come; `blocks` must have room for all that both may compute.
    */
   maxDrafts?: number;
+  /** With maxDrafts: the prompt, where tokens like the last ones are looked for (prompt lookup). A slot keeps it. */
+  lookup?: Int32Array | null;
   /** -1: none; k >= 0: for each computed token, the log-probability of `next` and of the k most likely tokens. */
   promptLogprobs: number;
   /** With promptLogprobs: the token following each computed token (length of tokens; -1: none). */

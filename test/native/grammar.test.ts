@@ -508,7 +508,7 @@ describe("a slot with a grammar", () => {
     let kept = 0;
     for (const maxForced of [0, 3, 30]) {
       for (const maxDrafts of [1, 4, 15]) {
-        const slot = model.openSlot(plainSlot({ ...settings, lookup }));
+        const slot = model.openSlot(plainSlot(settings));
         const tokens: number[] = [];
         const blocks = Int32Array.of(0, 1, 2, 3);
         let output = await model.step([sequence({ slot, maxForced, blocks })]);
@@ -522,7 +522,16 @@ describe("a slot with a grammar", () => {
           const outputIndex = tokens.length + 1;
           tokens.push(...before.map(({ token }) => token), output.tokens[0]!, ...(output.forced[0] ?? []));
           output = await model.step([
-            sequence({ slot, tokens: null, position, outputIndex, maxForced, maxDrafts, blocks }),
+            sequence({
+              slot,
+              tokens: null,
+              position,
+              outputIndex,
+              maxForced,
+              maxDrafts,
+              lookup: steps === 1 ? lookup : null,
+              blocks,
+            }),
           ]);
         }
         expect(tokens).toEqual(reply);

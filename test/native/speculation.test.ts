@@ -20,7 +20,7 @@ async function generate(
   model: DeviceModel,
   prompt: Int32Array,
   params: Partial<SlotParams>,
-  { maxDrafts = 0, adapter = 0 } = {},
+  { maxDrafts = 0, lookup = null as Int32Array | null, adapter = 0 } = {},
 ): Promise<Reply> {
   const slot = model.openSlot(plainSlot({ topLogprobs: 2, ...params }));
   const blocks = pagesFrom(0, prompt.length + OUTPUTS + 2 * maxDrafts + 2, model);
@@ -40,9 +40,11 @@ async function generate(
   take(await model.step([{ ...row, tokens: prompt, position: 0, outputIndex: 0 }]));
   // Two steps in flight: a step is not told what the one before it has kept.
   let position = prompt.length;
-  const next = () =>
-    model.step([{ ...row, tokens: null, position, outputIndex: position - prompt.length + 1, maxDrafts }]);
-  let flying = next();
+  const next = (known: Int32Array | null = null) => {
+    const outputIndex = position - prompt.length + 1;
+    return model.step([{ ...row, tokens: null, position, outputIndex, maxDrafts, lookup: known }]);
+  };
+  let flying = next(lookup);
   while (reply.tokens.length < OUTPUTS) {
     position++;
     const behind = next();
@@ -89,7 +91,7 @@ describe.each(
     const altered = each.tokens.map((token, i) => (i % 9 === 8 ? (token + 1) % model.config.vocab : token));
     const lookups = { nothing: prompt, reply: Int32Array.from([...prompt, ...altered, ...prompt]) };
     for (const [known, lookup] of Object.entries(lookups)) {
-      const together = await generate(model, prompt, { ...params, prompt, lookup }, { maxDrafts: 15, adapter });
+      const together = await generate(model, prompt, { ...params, prompt }, { maxDrafts: 15, lookup, adapter });
       expect({ ...together, drafted: 0, steps: 0 }, known).toEqual({ ...each, steps: 0 });
       // How many are guessed depends on what a row more has taken.
       if (known === "reply") expect(together.steps).toBeLessThan(each.steps);
@@ -100,7 +102,7 @@ describe.each(
 
 it.skipIf(DEVICE !== "cpu")("models with recurrent states refuse guesses", async () => {
   const model = await loadCase("qwen3_5", { dtype: "bfloat16" });
-  const slot = model.openSlot(plainSlot({ lookup: Int32Array.of(1, 2, 3) }));
+  const slot = model.openSlot(plainSlot());
   const row = {
     slot,
     blocks: Int32Array.of(0),
@@ -112,7 +114,9 @@ it.skipIf(DEVICE !== "cpu")("models with recurrent states refuse guesses", async
   };
   await model.step([{ ...row, tokens: Int32Array.of(1), position: 0, outputIndex: 0 }]);
   const further = { ...row, tokens: null, position: 1, outputIndex: 1 };
-  await expect(model.step([{ ...further, maxDrafts: 1 }])).rejects.toThrow("maxDrafts must be 0");
+  await expect(model.step([{ ...further, maxDrafts: 1, lookup: Int32Array.of(1, 2, 3) }])).rejects.toThrow(
+    "maxDrafts must be 0",
+  );
   await model.step([further]);
   model.close();
 });
