@@ -13,6 +13,7 @@ import { openWeightFiles } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor } from "./decodeBatch.js";
 import { randomFolder } from "./modelShapes.js";
+import { median } from "./speed/report.js";
 
 const { values } = parseArgs({
   options: {
@@ -41,7 +42,6 @@ async function open(kvCache: KvCache): Promise<{ model: DeviceModel; batch: Deco
   return { model, batch, pageBytes: runtime.memory(config, "bfloat16").page };
 }
 
-const median = (all: number[]) => all.toSorted((a, b) => a - b)[all.length >> 1]!;
 const caches = { exact: await open("exact"), int8: await open("int8") };
 const taken = { exact: [] as number[][], int8: [] as number[][] };
 for (let turn = 0; turn <= turns; turn++) {

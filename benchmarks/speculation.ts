@@ -8,6 +8,7 @@
  * seed: the replies are compared. Tokens per second, medians of the turns.
  */
 import { parseArgs } from "node:util";
+import { MAX_DRAFT_ROWS } from "../src/inference/sequence.js";
 import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
 import type { Quantization } from "../src/types/options.js";
 import { openWeightFiles } from "../src/weights/index.js";
@@ -15,6 +16,7 @@ import { formatsByMatrix } from "../src/weights/quantizeFormats.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { openContexts, pagesFor, plainRow, spreadTokens } from "./decodeBatch.js";
 import { randomFolder } from "./modelShapes.js";
+import { median } from "./speed/report.js";
 
 const { values } = parseArgs({
   options: {
@@ -33,7 +35,7 @@ const context = Number(values.context);
 const outputs = Number(values.outputs);
 const temperature = Number(values.temperature);
 /** As many rows as the engine gives to guesses. */
-const maxDrafts = Math.max(0, Math.floor(16 / sequences) - 1);
+const maxDrafts = Math.max(0, Math.floor(MAX_DRAFT_ROWS / sequences) - 1);
 const FIRST = 77;
 
 const { config: spec, tensors } = await openWeightFiles(randomFolder(values.folder!, values.shape!));
@@ -99,7 +101,6 @@ async function decode(lookups: Int32Array[] | null): Promise<Run> {
   return { ...run, replies, pace: tokens / seconds };
 }
 
-const median = (all: number[]) => all.toSorted((a, b) => a - b)[all.length >> 1]!;
 const other = spreadTokens(400, config.vocab, 9);
 const { replies } = await decode(null);
 const altered = (reply: number[], every: number) =>

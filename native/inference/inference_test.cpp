@@ -184,6 +184,21 @@ void keeps_guesses() {
     }
 }
 
+void looks_up_later() {
+  PaperBackend backend(100);
+  Stepper stepper(backend);
+  // 90 closes the thoughts, whatever the logits say: the step that brings the prompt has nothing to guess.
+  const auto slot = slot_of({}, sampling::ThinkingBudget(0, 0, {1}, {89, 90}));
+  std::vector<Sequence> first = {prompt(slot, {5})}, second = {going_on(slot, 1)}, third = {going_on(slot, 2)};
+  second[0].output_index = 1, second[0].max_drafts = 4, second[0].lookup = {88, 89, 90, 91, 92, 93, 5};
+  third[0].output_index = 2, third[0].max_drafts = 4;
+  expect(step(stepper, first) && step(stepper, second) && second[0].sampled.token == 90, "a token known beforehand");
+  expect(step(stepper, third) && third[0].drafts == 0, "two tokens are no match");
+  std::vector<Sequence> fourth = {going_on(slot, 3)};
+  fourth[0].output_index = 3, fourth[0].max_drafts = 4;
+  expect(step(stepper, fourth) && fourth[0].drafts > 0 && fourth[0].kept.size() > 0, "is looked up in all the same");
+}
+
 void takes_guesses_back() {
   PaperBackend backend(100);
   Stepper stepper(backend);
@@ -420,6 +435,7 @@ void compares_arithmetics() {
 int main() {
   decodes_from_its_own_draws();
   keeps_guesses();
+  looks_up_later();
   takes_guesses_back();
   guesses();
   forces_tokens();

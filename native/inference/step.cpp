@@ -180,6 +180,7 @@ bool Stepper::compute(std::vector<Sequence>& sequences) {
   rows_.clear();
   for (Sequence& s : sequences) {
     if (!take_tokens(s)) continue;
+    if (s.sample && !s.lookup.empty()) s.slot->look_up(std::move(s.lookup));
     if (s.max_drafts > 0 && draws(s)) add_drafts(s, int(sequences.size()) - 1);
     const int count = int(s.tokens.size());
     for (int done = 0; done < count;) {
@@ -214,7 +215,6 @@ bool Stepper::take_tokens(Sequence& s) {
 }
 
 void Stepper::add_drafts(Sequence& s, int others) {
-  if (!s.lookup.empty()) s.slot->look_up(std::move(s.lookup));
   // They are computed in one pass, each with a row of logits.
   const int most = std::min(s.max_drafts, int(kMinLogitRows) - int(s.tokens.size()));
   const auto drafts = s.slot->draft(most, row_cost_.share(), others);
@@ -321,20 +321,21 @@ void Stepper::learn_row_cost(double seconds) {
 bool Stepper::draw_on(const backends::Logits& logits) {
   for (;;) {
     requests_.clear();
-    std::erase_if(drawing_, [&](Row*& row) {
+    size_t going_on = 0;
+    for (Row* row : drawing_) {
       Sequence& s = *row->sequence;
       if (row->token + 1 == int(s.tokens.size()) || s.sampled.token != s.tokens[size_t(row->token) + 1] ||
           std::isnan(s.sampled.logprob))
-        return true;
+        continue;
       grammar::Turn turn(turn_steps_);
-      if (!s.slot->keep(s.sampled.token, turn)) return true;
+      if (!s.slot->keep(s.sampled.token, turn)) continue;
       s.kept.push_back(std::move(s.sampled));
-      ++row;
+      drawing_[going_on++] = ++row;
       backends::RowRequest request{.row = int(row - rows_.data())};
       s.slot->ask(s.output_index + int(s.kept.size()), request);
       requests_.push_back(request);
-      return false;
-    });
+    }
+    drawing_.resize(going_on);
     if (drawing_.empty()) return true;
     results_.assign(requests_.size(), {});
     if (!backend_.sample(logits, requests_, results_)) return false;
