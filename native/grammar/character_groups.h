@@ -13,13 +13,20 @@ constexpr Groups kLower = 1, kUpper = 2, kDigit = 4, kUnderscore = 8, kHyphen = 
                  kBeyondAscii = 8192;
 // Bytes that are no whole characters; no text of groups has them.
 constexpr Groups kBroken = 16384;
-// What stands in JSON strings as itself.
-constexpr Groups kPlainJson =
-    kLower | kUpper | kDigit | kUnderscore | kHyphen | kPoint | kSlash | kColon | kSpace | kOtherAscii | kBeyondAscii;
+// White space and ends of lines beyond ASCII, which patterns tell from kBeyondAscii: all other characters there.
+constexpr Groups kSpaceBeyondAscii = 32768;
 
-// Of a byte that is, or begins, or goes on with a character.
+struct CharacterRange {
+  int32_t first, last;
+};
+// Of kSpaceBeyondAscii, rising.
+constexpr CharacterRange kSpacesBeyondAscii[] = {{0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+                                                 {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                                 {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+
+// Of a byte that is, or begins, or goes on with a character; of which group it is beyond ASCII one byte does not tell.
 constexpr Groups group_of(uint8_t byte) {
-  if (byte >= 0x80) return kBeyondAscii;
+  if (byte >= 0x80) return kBeyondAscii | kSpaceBeyondAscii;
   if (byte >= 'a' && byte <= 'z') return kLower;
   if (byte >= 'A' && byte <= 'Z') return kUpper;
   if (byte >= '0' && byte <= '9') return kDigit;
@@ -35,6 +42,12 @@ constexpr Groups group_of(uint8_t byte) {
     case '\\': return kBackslash;
     default: return kOtherAscii;
   }
+}
+
+constexpr Groups group_beyond_ascii(int32_t character) {
+  for (const auto& [first, last] : kSpacesBeyondAscii)
+    if (character >= first && character <= last) return kSpaceBeyondAscii;
+  return kBeyondAscii;
 }
 
 // Whether a text of these characters can have one of these bytes.

@@ -92,10 +92,12 @@ struct Words {
 };
 
 // Letters of one to four bytes, and pieces of them.
-inline const std::vector<std::string> kLetters = {"a", "b", "c", "\"", "\xC3\xA9", "\xE8\xAA\x9E", "\xF0\x9F\x98\x80"};
-inline const std::vector<std::string> kPieces = {"\xC3", "\xA9",         "\xE8",    "\xAA", "\xE8\xAA",
-                                                 "\x9E", "\xF0\x9F",     "\x98",    "\x80", "\x98\x80",
-                                                 "\xFF", "\xED\xA0\x80", "\xC0\x80"};
+inline const std::vector<std::string> kLetters = {
+    "a",           "b", "c", "\"", "\xC3\xA9", "\xE8\xAA\x9E", "\xF0\x9F\x98\x80", "\xC2\xA0", "\xE2\x80\xA8",
+    "\xE3\x80\x80"};  // the last are white space, or end lines
+inline const std::vector<std::string> kPieces = {"\xE2\x80", "\xC3", "\xA9",         "\xE8",    "\xAA",
+                                                 "\xE8\xAA", "\x9E", "\xF0\x9F",     "\x98",    "\x80",
+                                                 "\x98\x80", "\xFF", "\xED\xA0\x80", "\xC0\x80"};
 
 using Random = std::mt19937;
 inline int below(Random& random, int n) { return int(random() % unsigned(n)); }
@@ -140,6 +142,7 @@ struct Generator {
       case 7: return maker.text("\"");
       case 9: return maker.chars({{'a', 'z'}, {0x80, 0x10FFFF}});
       case 10: return maker.repeat(maker.chars({{'A', 'Z'}, {'a', 'z'}}), 0, below(random, 2) ? -1 : 2);
+      case 11: return maker.chars({{0, '"' - 1}, {'"' + 1, 0x2027}, {0x202A, 0x10FFFF}});
       case 8: return maker.text(kPieces[size_t(below(random, int(kPieces.size())))]);
       default: return maker.text(std::string(1, "abc"[below(random, 3)]));
     }
@@ -200,6 +203,7 @@ void random_grammars(int count);
 void bounded_texts();
 void excluded_texts();
 void counted_texts();
+void called_texts();
 void short_walks();
 void different_items();
 

@@ -79,6 +79,18 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
   return compared;
 }
 
+// Null where nothing is matched, or a rule begins with itself.
+std::shared_ptr<Grammar> compiled(const std::shared_ptr<const Vocabulary>& vocabulary, const Code& program,
+                                  const MaskLimits& limits, const char* what, int number) {
+  try {
+    return Grammar::compile(vocabulary, program, {}, limits);
+  } catch (const GrammarError& error) {
+    check(error.code == "grammar_left_recursive" || error.code == "grammar_empty", "%s %d: %s", what, number,
+          error.what());
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 void random_grammars(int count) {
@@ -207,10 +219,67 @@ void counted_texts() {
     if (below(random, 2)) parts.push_back(m.negate(m.text("aaaaaaaa")));
     if (below(random, 2)) std::swap(parts[0], parts[1]);
     const auto program = m.program({m.seq({m.text("\""), m.both(parts), m.text("\"")})});
-    const auto grammar = Grammar::compile(vocabulary, program, {});
-    for (int i = 0; i < 4; ++i) masks += follow(random, words, m, 0, grammar, 30, number);
+    const auto grammar = compiled(vocabulary, program, {}, "counted texts", number);
+    for (int i = 0; grammar && i < 4; ++i) masks += follow(random, words, m, 0, grammar, 30, number);
   }
   std::printf("counted texts: %d masks\n", masks);
+}
+
+// Texts of rules that are called beside other words, in which the rule that calls them may end, or go on with the same
+// characters: masks of states that call are taken from those of what is called, and from each other.
+void called_texts() {
+  int masks = 0;
+  for (int number = 0; number < 60; ++number) {
+    Random random{unsigned(number)};
+    const Words words = random_words(random);
+    const auto vocabulary = words.vocabulary();
+    Maker m;
+    const auto name = [&] {
+      std::string text;
+      for (int n = 1 + below(random, 5); n > 0; --n) text += kLetters[size_t(below(random, 3))];
+      return m.text(text);
+    };
+    const std::vector<std::vector<std::pair<int, int>>> alphabets = {
+        {{0, '"' - 1}, {'"' + 1, 0x10FFFF}},
+        {{0, '"' - 1}, {'"' + 1, 0x2027}, {0x202A, 0x10FFFF}},
+        {{0, '"' - 1}, {'"' + 1, 0x9F}, {0xA1, 0x1FFF}, {0x2030, 0x2FFF}, {0x3001, 0x10FFFF}},
+        {{'a', 'b'}, {0x80, 0x10FFFF}},
+        {{'a', 'c'}}};
+    const auto characters = [&] { return m.chars(alphabets[size_t(below(random, int(alphabets.size())))]); };
+    const auto text = [&] {
+      const int min = below(random, 3) ? 0 : 1 + below(random, 3);
+      const auto free = m.repeat(characters(), min, below(random, 2) ? -1 : min + 1 + below(random, 9));
+      return below(random, 2) ? m.both({free, m.negate(m.alt({name(), name()}))}) : free;
+    };
+    const auto tail = [&]() -> Expr {
+      switch (below(random, 5)) {
+        case 0: return m.repeat(characters(), 0, 2);
+        case 2: return m.seq({m.repeat(characters(), 1, 2), m.text("\"")});
+        case 1: return m.seq({name(), m.text("\"")});
+        default: return m.text("\"");
+      }
+    };
+    const auto choice = [&](int rule) {
+      std::vector<Expr> items{m.seq({m.rule(rule), tail()})};
+      for (int n = below(random, 3); n > 0; --n) items.push_back(m.seq({name(), tail()}));
+      return m.alt(items);
+    };
+    std::vector<Expr> rules{m.seq({m.text("\""), m.repeat(choice(1), 1, 2), tail()})};
+    rules.push_back(below(random, 2) ? text() : choice(2));
+    rules.push_back(below(random, 2) ? text() : m.alt({text(), m.seq({characters(), m.rule(3)})}));
+    rules.push_back(text());
+    const auto program = m.program(rules);
+    const MaskLimits limits{0,
+                            0,
+                            size_t(number % 3 ? 0 : 1 << 14),
+                            size_t(number % 5 ? 256 : 8),
+                            uint64_t(number % 7 ? 1 : 1000),
+                            uint64_t(number % 2 ? 32 : 1),
+                            uint64_t(number % 4 ? 1000 : 16)};
+    const auto grammar = compiled(vocabulary, program, limits, "called texts", number);
+    for (int i = 0; grammar && i < 4; ++i) masks += follow(random, words, m, 0, grammar, 20, number);
+  }
+  std::printf("called texts: %d masks\n", masks);
 }
 
 // Arrays whose items differ: masks made in turns, against those made at once by a matcher of another grammar.
@@ -276,10 +345,12 @@ void short_walks() {
       {"free text", content},
       {"bounded text", m.repeat(letter, 0, 300)},
       {"other names", m.both({m.repeat(plain, 0, -1), m.negate(m.alt({m.text("name"), m.text("number")}))})},
-      {"words", m.repeat(m.chars({{'a', 'z'}}), 1, -1)}};
+      {"words", m.repeat(m.chars({{'a', 'z'}}), 1, -1)},
+      {"lines", m.repeat(m.chars({{' ', '!'}, {'#', '['}, {']', 0x2027}, {0x202A, 0x10FFFF}}), 0, -1)},
+      {"names and others", m.alt({m.text("name"), m.text("number"), m.rule(1)})}};
   for (auto& [name, text] : cases) {
     Spending spending({});
-    const auto program = m.program({m.seq({m.text("\""), text, m.text("\"")})});
+    const auto program = m.program({m.seq({m.text("\""), text, m.text("\"")}), content});
     const Network network = build_network(decode(program, vocabulary->size(), spending), spending);
     Configurations configurations(network);
     MaskMaker masks(*vocabulary, network, configurations, {});

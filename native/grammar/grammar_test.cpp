@@ -394,6 +394,7 @@ int main(int argc, char** argv) {
   bounded_texts();
   excluded_texts();
   counted_texts();
+  called_texts();
   short_walks();
   different_items();
   random_grammars(count);

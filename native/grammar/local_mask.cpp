@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <cstddef>
 
 namespace anneal::grammar {
 
 namespace {
 
-// A mask while it is made: all tokens as bits, exits by their bytes.
+// A mask while it is made: tokens as a list while they are few, exits by their bytes.
 class Draft {
  public:
   Draft(const Vocabulary& vocabulary, const Bytes* follow)
-      : vocabulary_(vocabulary), nodes_(vocabulary.nodes()), follow_(follow), bits_(vocabulary.words() + 1, 0) {}
+      : vocabulary_(vocabulary),
+        nodes_(vocabulary.nodes()),
+        follow_(follow),
+        most_(size_t(vocabulary.size()) / 32),
+        tokens_(most_ + 1) {}
 
   size_t exits() const { return count_; }
   void exit(uint32_t child) {
@@ -23,14 +27,14 @@ class Draft {
     ++count_;
   }
 
-  void take(const std::vector<uint32_t>& tokens) { std::copy(tokens.begin(), tokens.end(), bits_.begin()); }
+  void take(const std::vector<uint32_t>& bits) {
+    bits_.resize(bits.size() + 1);
+    std::copy(bits.begin(), bits.end(), bits_.begin());
+  }
   void permit(int32_t token) {
-    // Whether a token ends at a node cannot be predicted: those that are none set a bit past the others.
-    const uint32_t bit = token < 0 ? uint32_t(vocabulary_.words() * 32) : uint32_t(token);
-    bits_[bit / 32] |= 1u << (bit % 32);
-    if (vocabulary_.has_twins())
-      for (int32_t twin = token; twin >= 0; twin = vocabulary_.same_bytes(twin))
-        bits_[size_t(twin) / 32] |= 1u << (twin % 32);
+    add(token);
+    if (vocabulary_.has_twins() && token >= 0)
+      for (int32_t twin = vocabulary_.same_bytes(token); twin >= 0; twin = vocabulary_.same_bytes(twin)) add(twin);
   }
 
   std::shared_ptr<const LocalMask> finish(uint64_t walked) {
@@ -42,25 +46,35 @@ class Draft {
       mask->nodes.insert(mask->nodes.end(), exits_[size_t(byte)].begin(), exits_[size_t(byte)].end());
       mask->exits.push_back({uint8_t(byte), uint32_t(mask->nodes.size()), below_[size_t(byte)]});
     }
-    bits_.pop_back();
-    size_t tokens = 0;
-    for (uint32_t word : bits_) tokens += size_t(std::popcount(word));
-    if (tokens * 32 > size_t(vocabulary_.size())) {
+    if (bits_.empty()) {
+      mask->tokens.assign(tokens_.begin(), tokens_.begin() + std::ptrdiff_t(listed_));
+    } else {
+      bits_.pop_back();
       mask->bits = std::move(bits_);
-      return mask;
     }
-    mask->tokens.reserve(tokens);
-    for (size_t i = 0; i < bits_.size(); ++i)
-      for (uint32_t word = bits_[i]; word != 0; word &= word - 1)
-        mask->tokens.push_back(int32_t(i * 32) + std::countr_zero(word));
     return mask;
   }
 
  private:
+  // Whether a token ends at a node cannot be predicted: those that are none are overwritten in the list, and set a bit
+  // past the others.
+  void add(int32_t token) {
+    if (!bits_.empty()) return set(token < 0 ? uint32_t(vocabulary_.words() * 32) : uint32_t(token));
+    tokens_[listed_] = token;
+    listed_ += token >= 0;
+    if (listed_ <= most_) return;
+    bits_.resize(vocabulary_.words() + 1);
+    for (int32_t one : tokens_) set(uint32_t(one));
+  }
+  void set(uint32_t bit) { bits_[bit / 32] |= 1u << (bit % 32); }
+
   const Vocabulary& vocabulary_;
   const std::vector<Vocabulary::Node>& nodes_;
   const Bytes* follow_;
-  std::vector<uint32_t> bits_;
+  const size_t most_;            // tokens that are listed
+  std::vector<int32_t> tokens_;  // the list, and a place for one more
+  size_t listed_ = 0;
+  std::vector<uint32_t> bits_;  // empty: they are listed
   std::array<std::vector<uint32_t>, 256> exits_;
   std::array<uint64_t, 256> below_{};
   size_t count_ = 0;

@@ -12,7 +12,7 @@
 namespace anneal::grammar {
 
 struct LocalMask {
-  // Tokens that end inside the rule or where it ends: bits if there are many, else a sorted list.
+  // Tokens that end inside the rule or where it ends: bits if there are many, else a list.
   std::vector<uint32_t> bits;
   std::vector<int32_t> tokens;
   // Places in the vocabulary where the rule has ended and a token goes on: for each byte it goes on with, the nodes

@@ -1,7 +1,6 @@
 #include "mask_maker.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace anneal::grammar {
@@ -34,15 +33,19 @@ std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration, Turn& turn) 
 }
 
 MaskMaker::Made MaskMaker::make(uint32_t configuration, Mask& mask) {
-  std::vector<uint32_t> path(size_t(vocabulary_.longest()) + 1);
   if (configurations_.complete(configuration))
     for (int32_t token : vocabulary_.end()) permit(mask, token);
   for (int32_t token : configurations_.tokens(configuration)) permit(mask, token);
-  if (!is_broad(configuration) || !co_await make_by_parts(configuration, mask, path)) {
+  const bool broad = is_broad(configuration);
+  const auto slice = broad ? slice_of(configuration) : std::nullopt;
+  if (slice)
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] |= (*slice->tokens)[i];
+  Walks walks{slice ? &*slice : nullptr, std::vector<uint32_t>(size_t(vocabulary_.longest()) + 1)};
+  if (!broad || !co_await make_by_parts(configuration, mask, walks)) {
     const auto& row = configurations_.after(configuration);
     for (int byte = 0; byte < 256; ++byte)
       if (auto tree = subtree(byte, row[size_t(byte)]))
-        while (!permit_all(*tree, path, mask)) co_await pauses_.pause();
+        while (!permit_all(*tree, walks, mask)) co_await pauses_.pause();
   }
   if (network_.has_marks()) {
     UniqueItems none;
@@ -63,9 +66,9 @@ bool MaskMaker::is_broad(uint32_t configuration) {
 }
 
 // What items permit, one after the other. False: the whole configuration is better walked.
-MaskMaker::Made MaskMaker::make_by_parts(uint32_t configuration, Mask& mask, std::vector<uint32_t>& path) {
+MaskMaker::Made MaskMaker::make_by_parts(uint32_t configuration, Mask& mask, Walks& walks) {
   for (auto& [state, frame] : configurations_.items(configuration))
-    if (state > Network::kExit && !co_await add_item(state, frame, mask, path)) co_return false;
+    if (state > Network::kExit && !co_await add_item(state, frame, mask, walks)) co_return false;
   co_return true;
 }
 
@@ -76,17 +79,18 @@ std::optional<MaskMaker::Subtree> MaskMaker::subtree(int first, uint32_t configu
 }
 
 // Permits its tokens; whether all of them.
-bool MaskMaker::permit_all(Subtree& tree, std::vector<uint32_t>& path, Mask& mask) {
-  return go_on<true>(tree, path, pauses_.turn(), [&](int32_t token) {
+bool MaskMaker::permit_all(Subtree& tree, Walks& walks, Mask& mask) {
+  return go_on<true>(tree, walks, pauses_.turn(), [&](int32_t token) {
     permit(mask, token);
     return true;
   });
 }
 
 // Calls `found` with each token of the subtree that may follow, until it answers false. Whether there are no more.
-template <bool kWithRows, class F>
-bool MaskMaker::go_on(Subtree& tree, std::vector<uint32_t>& path, Turn& turn, F&& found) {
+template <bool kWithRows, class F> bool MaskMaker::go_on(Subtree& tree, Walks& walks, Turn& turn, F&& found) {
   const auto& nodes = vocabulary_.nodes();
+  const auto& slices = vocabulary_.slices();
+  auto& path = walks.path;
   const uint64_t work = configurations_.work();
   uint64_t walked = 0;
   const auto spent = [&] { return walked + (kWithRows ? configurations_.work() - work : 0); };
@@ -106,6 +110,10 @@ bool MaskMaker::go_on(Subtree& tree, std::vector<uint32_t>& path, Turn& turn, F&
   while (i < tree.past && is_wanted) {
     const auto& node = nodes[i];
     if (++walked % 16 == 0 && int64_t(spent()) >= turn.left()) break;
+    if (walks.slice && slices.covers(*walks.slice, i)) {
+      i = node.next;
+      continue;
+    }
     const uint32_t now = configurations_.after(path[node.depth - 1u])[node.byte];
     if (now == Configurations::kDead) {
       i = node.next;
@@ -140,44 +148,44 @@ int32_t MaskMaker::find_only(uint32_t configuration) {
       if (!found(token)) return -1;
   for (int32_t token : configurations_.tokens(configuration))
     if (!found(token)) return -1;
-  path_.resize(size_t(vocabulary_.longest()) + 1);
+  walks_.path.resize(size_t(vocabulary_.longest()) + 1);
   const auto& row = configurations_.after(configuration);
   const uint64_t before = walked_;
   for (int byte = 0; byte < 256; ++byte)
     if (auto tree = subtree(byte, row[size_t(byte)])) {
       // Of the nodes alone, so that the answer is the same whatever is known of them.
       Turn turn(int64_t(kMaxOnlyNodes - std::min(kMaxOnlyNodes, walked_ - before)));
-      if (!go_on<false>(*tree, path_, turn, found)) return -1;
+      if (!go_on<false>(*tree, walks_, turn, found)) return -1;
     }
   return only;
 }
 
 // What one item permits. False: what follows its rule is so broad that walking the whole configuration is better.
-MaskMaker::Made MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path) {
+MaskMaker::Made MaskMaker::add_item(int32_t state, uint32_t frame, Mask& mask, Walks& walks) {
   const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.exit_share;
   if (is_called_mostly(state) && !locals_.contains(configurations_.alone(state)) &&
-      co_await add_called(state, frame, mask, path))
+      co_await add_called(state, frame, mask, walks))
     co_return true;
   const Place alone{state, {}};
-  if (co_await add_place(alone, frame, max_nodes, mask, path)) co_return true;
+  if (co_await add_place(alone, frame, max_nodes, mask, walks)) co_return true;
   const auto caller = configurations_.caller(frame);
   if (!caller) co_return false;
   const Place with_caller{state, caller->returns};
-  co_return co_await add_place(with_caller, caller->frame, max_nodes, mask, path);
+  co_return co_await add_place(with_caller, caller->frame, max_nodes, mask, walks);
 }
 
 // By the rules that the state calls, which are known from other states and grammars more often than it is.
-MaskMaker::Made MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path) {
+MaskMaker::Made MaskMaker::add_called(int32_t state, uint32_t frame, Mask& mask, Walks& walks) {
   for (auto& edge : network_.calls(state)) {
     const Place called{network_.rule(edge.rule).start, {}};
     const uint64_t max_nodes = vocabulary_.nodes().size() / limits_.call_share;
-    if (!co_await add_place(called, configurations_.called(edge.to, frame), max_nodes, mask, path)) co_return false;
+    if (!co_await add_place(called, configurations_.called(edge.to, frame), max_nodes, mask, walks)) co_return false;
   }
   const auto& row = configurations_.after(configurations_.one(state, frame));
   for (auto& edge : network_.edges(state))
     for (int byte = edge.lo; byte <= edge.hi; ++byte)
       if (auto tree = subtree(byte, row[size_t(byte)]))
-        while (!permit_all(*tree, path, mask)) co_await pauses_.pause();
+        while (!permit_all(*tree, walks, mask)) co_await pauses_.pause();
   co_return true;
 }
 
@@ -194,8 +202,7 @@ bool MaskMaker::is_called_mostly(int32_t state) const {
 
 // False, and nothing changes: more than `max_nodes` nodes of the vocabulary would be walked behind it, or almost
 // anything may follow.
-MaskMaker::Made MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask,
-                                     std::vector<uint32_t>& path) {
+MaskMaker::Made MaskMaker::add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask, Walks& walks) {
   auto part = co_await local(place, nullptr);
   if (!part->exits.empty() || part->partial) {
     const uint32_t then = configurations_.returned(frame);
@@ -216,7 +223,7 @@ MaskMaker::Made MaskMaker::add_place(const Place& place, uint32_t frame, uint64_
       if (row[exit.byte] != Configurations::kDead)
         for (uint32_t i = begin; i < exit.end; ++i) {
           Subtree tree{part->nodes[i], vocabulary_.nodes()[part->nodes[i]].next, row[exit.byte]};
-          while (!permit_all(tree, path, mask)) co_await pauses_.pause();
+          while (!permit_all(tree, walks, mask)) co_await pauses_.pause();
         }
       begin = exit.end;
     }
@@ -256,18 +263,41 @@ Resumable<std::shared_ptr<const LocalMask>> MaskMaker::new_local(const Place& pl
   const auto make = [&](const Slice* slice) {
     return make_local_mask(vocabulary_, configurations_, pauses_, from, follow, limits_.max_exits, slice);
   };
-  const auto& slices = vocabulary_.slices();
   TextReach reach = reaches_.of(place.state);
-  // Few limits, so that few slices are made.
-  if (!reach.exact && reach.chars < Slices::kMaxChars) reach.chars = int(std::bit_floor(unsigned(reach.chars)));
-  const uint64_t tokens = reach.groups == 0 ? 0 : slices.count(reach.groups, reach.chars);
-  if (tokens == 0 || tokens < uint64_t(vocabulary_.size()) / limits_.slice_share) co_return co_await make(nullptr);
+  if (!is_wide(reach)) co_return co_await make(nullptr);
   if (reach.ends) {
     if (!follow) co_return too_many_exits();
-    if (!place.returns.empty() || meets(reach.groups, *follow)) co_return co_await make(nullptr);
+    // Where the rule may have ended, longer texts of these characters may follow after all.
+    if (reach.exact) reach.exact = !meets(reach.groups, *follow | after(place.returns));
   }
-  const Slice slice = slices.slice(reach.groups, reach.chars, reach.exact);
+  const Slice slice = vocabulary_.slices().slice(reach.groups, reach.chars, reach.exact);
   co_return co_await make(&slice);
+}
+
+// Whether so many tokens are in its slice that it is worth one.
+bool MaskMaker::is_wide(const TextReach& reach) const {
+  return reach.tokens > 0 && reach.tokens >= uint64_t(vocabulary_.size()) / limits_.slice_share;
+}
+
+// What may follow in one of the states.
+Bytes MaskMaker::after(std::span<const int32_t> states) {
+  Bytes bytes;
+  for (int32_t state : states) {
+    const auto& row = configurations_.after(configurations_.alone(state));
+    for (size_t byte = 0; byte < 256; ++byte) bytes[byte] = bytes[byte] || row[byte] != Configurations::kDead;
+  }
+  return bytes;
+}
+
+// The largest slice whose tokens may all follow: that of one of its states, whoever called their rules.
+std::optional<Slice> MaskMaker::slice_of(uint32_t configuration) {
+  TextReach widest;
+  for (auto& [state, frame] : configurations_.items(configuration)) {
+    if (state <= Network::kExit) continue;
+    if (const TextReach& reach = reaches_.of(state); reach.tokens > widest.tokens) widest = reach;
+  }
+  if (!is_wide(widest)) return std::nullopt;
+  return vocabulary_.slices().slice(widest.groups, widest.chars, false);
 }
 
 }  // namespace anneal::grammar

@@ -24,7 +24,7 @@ class MaskMaker {
         network_(network),
         configurations_(configurations),
         limits_(limits),
-        reaches_(network) {}
+        reaches_(network, vocabulary.slices()) {}
 
   // Remembered per configuration. Null: the turn is over before the mask is made; whoever asks again goes on with it.
   std::shared_ptr<const Mask> mask(uint32_t configuration, Turn& turn);
@@ -47,8 +47,13 @@ class MaskMaker {
     Made work;
     std::coroutine_handle<> at;  // where it goes on
   };
+  // Of one mask.
+  struct Walks {
+    const Slice* slice;          // tokens that are permitted already; null: there is none
+    std::vector<uint32_t> path;  // configurations by depth
+  };
   Made make(uint32_t configuration, Mask& mask);
-  Made make_by_parts(uint32_t configuration, Mask& mask, std::vector<uint32_t>& path);
+  Made make_by_parts(uint32_t configuration, Mask& mask, Walks& walks);
   // Walks a subtree: `configuration` is the one after its first node's byte.
   struct Subtree {
     uint32_t at, past;
@@ -56,20 +61,23 @@ class MaskMaker {
   };
   std::optional<Subtree> subtree(int first, uint32_t configuration) const;
   bool is_broad(uint32_t configuration);
-  template <bool kWithRows, class F> bool go_on(Subtree& subtree, std::vector<uint32_t>& path, Turn& turn, F&& found);
-  bool permit_all(Subtree& subtree, std::vector<uint32_t>& path, Mask& mask);
+  template <bool kWithRows, class F> bool go_on(Subtree& subtree, Walks& walks, Turn& turn, F&& found);
+  bool permit_all(Subtree& subtree, Walks& walks, Mask& mask);
   int32_t find_only(uint32_t configuration);
   // A state, whoever called its rule; or with what the rule returns to, whoever called that one.
   struct Place {
     int32_t state;
     std::vector<int32_t> returns;
   };
-  // `path`: configurations by depth, of walks. False, and nothing has changed: it is better done otherwise.
-  Made add_item(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path);
-  Made add_called(int32_t state, uint32_t frame, Mask& mask, std::vector<uint32_t>& path);
-  Made add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask, std::vector<uint32_t>& path);
+  // False, and nothing has changed: it is better done otherwise.
+  Made add_item(int32_t state, uint32_t frame, Mask& mask, Walks& walks);
+  Made add_called(int32_t state, uint32_t frame, Mask& mask, Walks& walks);
+  Made add_place(const Place& place, uint32_t frame, uint64_t max_nodes, Mask& mask, Walks& walks);
   bool is_called_mostly(int32_t state) const;
   Resumable<std::shared_ptr<const LocalMask>> local(const Place& place, const Bytes* follow);
+  bool is_wide(const TextReach& reach) const;
+  Bytes after(std::span<const int32_t> states);
+  std::optional<Slice> slice_of(uint32_t configuration);
   std::shared_ptr<const LocalMask> known_local(uint32_t from, const Bytes* follow) const;
   Resumable<std::shared_ptr<const LocalMask>> new_local(const Place& place, const Bytes* follow, uint32_t from);
 
@@ -86,7 +94,7 @@ class MaskMaker {
   };
   std::unordered_map<uint32_t, Known> locals_;  // by the configuration of the place alone
   TextReaches reaches_;
-  std::vector<uint32_t> path_;  // of find_only()
+  Walks walks_{nullptr, {}};  // of find_only()
   Pauses pauses_;
   std::unordered_map<uint32_t, Making> makings_;  // by configuration: masks that have paused
   size_t bytes_ = 0;

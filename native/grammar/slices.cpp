@@ -13,20 +13,23 @@ Slices::Content content_of(std::span<const uint8_t> bytes) {
   Slices::Content content{0, 0};
   for (size_t i = 0; i < bytes.size(); ++content.chars) {
     const uint8_t first = bytes[i];
-    content.groups |= group_of(first);
     if (first < 0x80) {
-      ++i;
+      content.groups |= group_of(first), ++i;
       continue;
     }
     const size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
     if (length == 0 || i + length > bytes.size()) return {kBroken, 0};
-    for (size_t k = 1; k < length; ++k)
+    int32_t character = first & (0xFF >> (length + 1));
+    for (size_t k = 1; k < length; ++k) {
       if ((bytes[i + k] & 0xC0) != 0x80) return {kBroken, 0};
+      character = character << 6 | (bytes[i + k] & 0x3F);
+    }
     // Longer than they need be, surrogates, and beyond U+10FFFF.
     const uint8_t second = bytes[i + 1];
     if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
         (first == 0xF4 && second > 0x8F))
       return {kBroken, 0};
+    content.groups |= group_beyond_ascii(character);
     i += length;
   }
   return content;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 #include <unordered_set>
+#include <utility>
 
-#include "slices.h"
 #include "utf8.h"
 
 namespace anneal::grammar {
@@ -14,6 +15,8 @@ namespace {
 
 // States that are looked at for one reach; past them it is as long as it was seen to be.
 constexpr size_t kMaxVisits = 2048;
+// Rules that a state calls, and those call, which are looked at for its reach.
+constexpr int kMaxRules = 16;
 
 // About how many tokens are lost with the groups.
 int weight(Groups groups) {
@@ -21,24 +24,103 @@ int weight(Groups groups) {
          4 * std::popcount(Groups(groups & (kSpace | kDigit)));
 }
 
-void add(std::vector<int32_t>& states, int32_t state) {
-  if (std::find(states.begin(), states.end(), state) == states.end()) states.push_back(state);
-}
+// The bytes of all characters beyond ASCII as a tree, whose equal parts are one.
+class BytesBeyondAscii {
+ public:
+  struct Branch {
+    uint8_t lo, hi;
+    Groups groups;  // of the characters there
+    int32_t to;     // a node; -1: the character ends
+    bool operator==(const Branch&) const = default;
+  };
+
+  BytesBeyondAscii() {
+    std::vector<Part> parts;
+    const auto add = [&](int32_t first, int32_t last, Groups group) {
+      std::vector<Utf8Sequence> sequences;
+      if (first <= last) utf8_sequences(first, last, sequences);
+      for (auto& sequence : sequences) parts.push_back({sequence, group});
+    };
+    int32_t next = 0x80;
+    const auto others = [&](int32_t end) {
+      add(next, std::min(end, 0xD800) - 1, kBeyondAscii);
+      add(std::max(next, 0xE000), end - 1, kBeyondAscii);
+    };
+    for (auto& [first, last] : kSpacesBeyondAscii) {
+      others(first);
+      add(first, last, kSpaceBeyondAscii);
+      next = last + 1;
+    }
+    others(0x110000);
+    root_ = node(parts, 0);
+  }
+
+  int32_t root() const { return root_; }
+  const std::vector<Branch>& operator[](int32_t node) const { return nodes_[size_t(node)]; }
+
+ private:
+  struct Part {
+    Utf8Sequence sequence;
+    Groups group;
+  };
+  // Parts rise, and those that differ in a byte share none of its range.
+  int32_t node(std::span<const Part> parts, size_t depth) {
+    std::vector<Branch> branches;
+    for (size_t i = 0, end = 0; i < parts.size(); i = end) {
+      const auto [lo, hi] = parts[i].sequence.bytes[depth];
+      Groups groups = 0;
+      for (; end < parts.size() && parts[end].sequence.bytes[depth].lo == lo; ++end) groups |= parts[end].group;
+      const bool is_last = size_t(parts[i].sequence.length) == depth + 1;
+      branches.push_back({lo, hi, groups, is_last ? -1 : node(parts.subspan(i, end - i), depth + 1)});
+    }
+    const auto known = std::ranges::find(nodes_, branches);
+    if (known != nodes_.end()) return int32_t(known - nodes_.begin());
+    nodes_.push_back(std::move(branches));
+    return int32_t(nodes_.size()) - 1;
+  }
+
+  std::vector<std::vector<Branch>> nodes_;
+  int32_t root_;
+};
 
 }  // namespace
 
 const TextReach& TextReaches::of(int32_t state) {
+  rules_left_ = kMaxRules;
+  return known(state);
+}
+
+const TextReach& TextReaches::known(int32_t state) {
   const auto known = known_.find(state);
   if (known != known_.end()) return known->second;
   bytes_ += sizeof(TextReach) + 40;
-  return known_.emplace(state, find(state)).first->second;
+  const TextReach found = find(state);
+  return known_.emplace(state, found).first->second;
 }
 
+// Its own, or that of a rule it calls: whatever that one takes may follow here as well.
 TextReach TextReaches::find(int32_t state) {
+  TextReach reach = own_reach(state);
+  for (auto& call : network_.calls(state)) {
+    if (rules_left_ == 0) break;
+    --rules_left_;
+    const TextReach called = known(network_.rule(call.rule).start);
+    if (called.tokens <= reach.tokens) continue;
+    reach = called;
+    reach.exact = reach.ends = false;
+  }
+  return reach;
+}
+
+TextReach TextReaches::own_reach(int32_t state) {
   Groups groups = steps(state).live;
   TextReach reach;
   while (groups != 0 && !follow(state, groups, reach)) reach = {};
-  return groups == 0 ? TextReach{} : reach;
+  if (groups == 0) return {};
+  // Few limits, so that few slices are made.
+  if (!reach.exact && reach.chars < Slices::kMaxChars) reach.chars = int(std::bit_floor(unsigned(reach.chars)));
+  reach.tokens = slices_.count(reach.groups, reach.chars);
+  return reach;
 }
 
 // The reach with these groups. False: some of them go no further than others, and are taken out.
@@ -122,7 +204,7 @@ void TextReaches::Steps::lead(int32_t state, Groups by) {
   known->second |= by;
 }
 
-TextReaches::Steps TextReaches::own_steps(int32_t state) const {
+TextReaches::Steps TextReaches::own_steps(int32_t state) {
   Steps steps;
   std::array<int32_t, 128> to;
   to.fill(-1);
@@ -137,38 +219,53 @@ TextReaches::Steps TextReaches::own_steps(int32_t state) const {
   return steps;
 }
 
-void TextReaches::add_beyond_ascii(int32_t state, Steps& steps) const {
-  static const auto kSequences = [] {
-    std::vector<Utf8Sequence> sequences;
-    utf8_sequences(0x80, 0xD7FF, sequences);
-    utf8_sequences(0xE000, 0x10FFFF, sequences);
-    return sequences;
-  }();
-  const auto edges = network_.edges(state);
-  if (edges.empty() || edges.back().hi < 0x80) return;
-  steps.some |= kBeyondAscii;
-  std::vector<int32_t> targets, now, next;
-  for (auto& sequence : kSequences) {
-    now.assign(1, state);
-    for (int i = 0; i < sequence.length; ++i) {
-      const auto [lo, hi] = sequence.bytes[size_t(i)];
-      next.clear();
-      for (int32_t s : now) {
-        int at = lo;
-        for (auto& edge : network_.edges(s)) {
-          if (edge.hi < at) continue;
-          if (edge.lo > at || at > hi) break;
-          add(next, edge.to);
-          at = int(edge.hi) + 1;
-        }
-        if (at <= hi) return;
-      }
-      now.swap(next);
-    }
-    for (int32_t target : now) add(targets, target);
+void TextReaches::add_beyond_ascii(int32_t state, Steps& steps) {
+  constexpr auto kAreEqual = [](const ByteEdge& a, const ByteEdge& b) {
+    return std::max<int>(a.lo, 0x80) == std::max<int>(b.lo, 0x80) && a.hi == b.hi && a.to == b.to;
+  };
+  auto edges = network_.edges(state);
+  while (!edges.empty() && edges.front().hi < 0x80) edges = edges.subspan(1);
+  if (edges.empty()) return;
+  auto& [known, live, to] = beyond_ascii_;
+  if (!std::ranges::equal(edges, known, kAreEqual)) {
+    known.assign(edges.begin(), edges.end());
+    to.clear();
+    live = follow_beyond_ascii(state, to);
   }
-  steps.live |= kBeyondAscii;
-  for (int32_t target : targets) steps.lead(target, kBeyondAscii);
+  steps.some |= kBeyondAscii | kSpaceBeyondAscii;
+  steps.live |= live;
+  for (auto& [end, groups] : to)
+    if (groups & live) steps.lead(end, groups & live);
+}
+
+// The groups all of whose characters may follow, and where some of these lead.
+Groups TextReaches::follow_beyond_ascii(int32_t state, std::vector<std::pair<int32_t, Groups>>& to) const {
+  static const BytesBeyondAscii bytes;
+  constexpr Groups kBoth = kBeyondAscii | kSpaceBeyondAscii;
+  Groups dead = 0;
+  std::vector<std::pair<int32_t, int32_t>> reached{{bytes.root(), state}};  // nodes and states
+  const auto reach = [&](const BytesBeyondAscii::Branch& branch, int32_t next) {
+    if (branch.to >= 0) {
+      if (const std::pair both{branch.to, next}; std::ranges::find(reached, both) == reached.end())
+        reached.push_back(both);
+    } else if (const std::pair end{next, branch.groups}; std::ranges::find(to, end) == to.end()) {
+      to.push_back(end);
+    }
+  };
+  for (size_t i = 0; i < reached.size() && dead != kBoth; ++i) {
+    const auto [node, from] = reached[i];
+    for (auto& branch : bytes[node]) {
+      int at = branch.lo;
+      for (auto& edge : network_.edges(from)) {
+        if (edge.hi < at) continue;
+        if (edge.lo > at || at > branch.hi) break;
+        reach(branch, edge.to);
+        at = int(edge.hi) + 1;
+      }
+      if (at <= branch.hi) dead |= branch.groups;
+    }
+  }
+  return Groups(kBoth & ~dead);
 }
 
 }  // namespace anneal::grammar
