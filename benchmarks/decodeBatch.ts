@@ -40,7 +40,7 @@ export async function openContexts(
     const position = s > 0 ? whole * PAGE : 0;
     if (position === context) continue;
     const tokens = spreadTokens(context, model.config.vocab, shared ? 0 : s).subarray(position);
-    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: table }]);
+    await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: table, recurrent: s }]);
   }
   return tables;
 }

@@ -1,7 +1,8 @@
 /**
- * What guessing tokens from the text so far (prompt lookup) does to the pace of decoding, at the shape of Qwen3-0.6B:
+ * What guessing tokens from the text so far (prompt lookup) does to the pace of decoding, at the shape of Qwen3-0.6B, or of the model
+ * of a folder:
  *
- *   npx tsx benchmarks/speculation.ts [--quantize q4] [--sequences 1] [--context 256] [--outputs 160] [--turns 3] [--temperature 1]
+ *   npx tsx benchmarks/speculation.ts [--quantize q4] [--sequences 1] [--context 256] [--outputs 160] [--turns 3] [--temperature 1] [--model FOLDER]
  *
  * The text that is looked up holds the reply itself, altered in every n-th token, so that guesses hold as often as where a reply
  * copies what it has read with so many changes; "nothing" has no token in common. By turns without and with guesses, of the same
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     outputs: { type: "string", default: "160" },
     turns: { type: "string", default: "3" },
     temperature: { type: "string", default: "1" },
+    model: { type: "string" },
     shape: { type: "string", default: "qwen3-0.6b" },
     folder: { type: "string", default: "/tmp/anneal-benchmarks" },
   },
@@ -38,11 +40,16 @@ const temperature = Number(values.temperature);
 const maxDrafts = Math.max(0, Math.floor(MAX_DRAFT_ROWS / sequences) - 1);
 const FIRST = 77;
 
-const { config: spec, tensors } = await openWeightFiles(randomFolder(values.folder!, values.shape!));
+const { config: spec, tensors } = await openWeightFiles(values.model ?? randomFolder(values.folder!, values.shape!));
 const config = values.quantize ? { ...spec, quantized: formatsByMatrix(spec, values.quantize as Quantization) } : spec;
 const kvPages = pagesFor(sequences, context, outputs + 64);
-const model: DeviceModel = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages });
+/** Of models that have them: one for each sequence, and what each begins with. */
+const recurrentStates = 2 * sequences;
+const model: DeviceModel = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages, recurrentStates });
 const tables = await openContexts(model, sequences, context, outputs + 64);
+const own = Int32Array.from(tables.keys());
+const begun = own.map((state) => sequences + state);
+if (model.recurrentStates > 0) model.copyRecurrentStates(own, begun);
 
 interface Run {
   replies: number[][];
@@ -57,6 +64,7 @@ interface Run {
 /** All sequences until the slowest has its outputs, two steps in flight; `lookups` of each, or none. */
 async function decode(lookups: Int32Array[] | null): Promise<Run> {
   const replies: number[][] = tables.map(() => []);
+  if (model.recurrentStates > 0) model.copyRecurrentStates(begun, own);
   const slots = tables.map((_, s) => model.openSlot(plainSlot({ temperature, seed: BigInt(s) })));
   const run = { drafted: 0, kept: 0, steps: 0 };
   /** Tokens that each has for certain: a step is told no more of the one before it. */
@@ -71,6 +79,7 @@ async function decode(lookups: Int32Array[] | null): Promise<Run> {
           slot: slots[s]!,
           tokens,
           blocks,
+          recurrent: s,
           position,
           outputIndex,
           maxDrafts: lookups && tokens === null ? maxDrafts : 0,

@@ -9,7 +9,7 @@ class Model {
   static constexpr Class kClass = kModelClass;
   explicit Model(std::shared_ptr<ModelHandle> handle);
 
-  napi_value info(const Arguments&);                   // {pages, pageGroups, recurrentStates, bytes, kernelSet}
+  napi_value info(const Arguments&);                   // {pages, pageGroups, recurrentStates, takesGuesses, bytes, kernelSet}
   napi_value open_slot(const Arguments&);              // (params) -> slot
   napi_value close_slot(const Arguments&);             // (slot)
   napi_value step(const Arguments&);                   // (sequences, cancellation?) -> promise

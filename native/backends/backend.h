@@ -75,6 +75,9 @@ struct Run {
   // Of a model with recurrent layers: the state of the sequence, which is that behind `position` tokens, and becomes
   // that behind these. At position 0 it need not hold anything.
   int recurrent = -1;
+  // Of these tokens the last so many are guesses, whose logits are wanted: the state becomes that behind the others,
+  // until it is told how many of them count. See Backend::keep_guesses().
+  int guesses = 0;
   // Of a model whose layers are split among two devices, [count][hidden]: where the residual stream behind this one's
   // layers goes, before the final norm; and where that before them comes from, in the place of the tokens' embeddings.
   float* residual_out = nullptr;
@@ -210,6 +213,8 @@ class Backend {
     return whole;
   }
   virtual int recurrent_states() const { return 0; }
+  // Whether guesses may be among the tokens of a sequence that has a recurrent state.
+  virtual bool takes_guesses_back() const { return false; }
   // Of the logits that a step holds, at most, but for a few rows.
   virtual int64_t logit_bytes() const { return int64_t(64) << 20; }
   // Before anything else is asked: decides by a text which quantised weights are multiplied with activations as they
@@ -229,6 +234,9 @@ class Backend {
   virtual void start() {}
   // Answers the requests, one result each. False if aborted.
   virtual bool sample(const Logits&, std::span<const RowRequest>, std::span<RowResult>) = 0;
+  // Behind how many of its guesses each of the latest step's runs goes on: moves their recurrent states there. False if
+  // aborted.
+  virtual bool keep_guesses(std::span<const int> /* kept */) { return true; }
   virtual void copy_page(int from, int to) = 0;
   virtual void copy_recurrent_state(int /* from */, int /* to */) {}
 

@@ -77,8 +77,8 @@ void check_sequence(size_t i, Sequence& s, const StepLimits& limits) {
                        "is " + std::to_string(s.recurrent) + "; recurrent states are 0 to " +
                            std::to_string(limits.recurrent_states - 1)};
   check_ids(i, "lookup", s.lookup, 0, limits.vocab, "token ids");
-  if (s.max_drafts > 0 && limits.recurrent_states > 0)
-    throw InvalidInput{i, "maxDrafts", -1, "must be 0: recurrent states cannot be taken back"};
+  if (s.max_drafts > 0 && limits.recurrent_states > 0 && !limits.takes_guesses_back)
+    throw InvalidInput{i, "maxDrafts", -1, "must be 0: recurrent states cannot be taken back on this device"};
   if (s.sample && !s.slot) throw InvalidInput{i, "slot", -1, "must be an open slot where sample is true"};
   if (s.state_count > int64_t(s.tokens.size()))
     throw InvalidInput{i, "states", -1, "must be at most " + std::to_string(s.tokens.size()) + ", the tokens given"};
@@ -113,6 +113,10 @@ bool needs_logits(const Sequence& s) { return s.prompt_logprobs >= 0 || draws(s)
 
 // The token that the first draw follows.
 int draws_at(const Sequence& s) { return int(s.tokens.size()) - 1 - s.drafts; }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 // Rows of logits that the sequence's next pass must have room for.
 int64_t least_rows(const Sequence& s) { return s.drafts > 0 ? int64_t(s.tokens.size()) : needs_logits(s) ? 1 : 0; }
@@ -177,6 +181,7 @@ bool Stepper::compute_whole(std::vector<Sequence>& sequences) {
 
 bool Stepper::compute(std::vector<Sequence>& sequences) {
   runs_.clear();
+  running_.clear();
   rows_.clear();
   for (Sequence& s : sequences) {
     if (!take_tokens(s)) continue;
@@ -247,6 +252,7 @@ int Stepper::add_run(Sequence& s, int first) {
   backends::Run run{s.tokens.data() + first, n, s.position + first, s.blocks.data(), s.adapter, wanted};
   run.block_count = int(s.blocks.size()) / backend_.page_groups().count();
   run.recurrent = s.recurrent;
+  run.guesses = s.drafts;
   if (wanted != WantedLogits::none && !s.given_logits.empty())
     run.given_logits = s.given_logits.data() + (of_prompt ? int64_t(first) * spec.vocab : 0);
   const int first_state = count - s.state_count;
@@ -255,6 +261,7 @@ int Stepper::add_run(Sequence& s, int first) {
     run.state_count = first + n - state;
   }
   runs_.push_back(run);
+  running_.push_back(&s);
 
   for (int i = n - run.logit_rows(); i < n; ++i) rows_.push_back({&s, first + i});
   return n;
@@ -292,7 +299,7 @@ bool Stepper::pass() {
   }
   results_.assign(requests_.size(), {});
   if (!backend_.sample(*logits, requests_, results_)) return false;
-  learn_row_cost(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const double seconds = seconds_since(start);
   drawing_.clear();
   for (size_t i = 0; i < rows_.size(); ++i) {
     Sequence& s = *rows_[i].sequence;
@@ -305,7 +312,11 @@ bool Stepper::pass() {
     if (s.next[size_t(rows_[i].token)] < 0) out.logprob = 0, out.rank = 0;
   }
   if (!draw_on(*logits)) return false;
+  const auto settling = std::chrono::steady_clock::now();
+  if (!settle()) return false;
+  learn_row_cost(seconds + seconds_since(settling));
   runs_.clear();
+  running_.clear();
   rows_.clear();
   return true;
 }
@@ -316,6 +327,12 @@ void Stepper::learn_row_cost(double seconds) {
   const bool decodes = tokens == rows_.size() &&
                        std::all_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.sequence->after != 0; });
   if (decodes) row_cost_.observe(int(runs_.size()), int(tokens - runs_.size()), seconds);
+}
+
+bool Stepper::settle() {
+  kept_.clear();
+  for (const Sequence* s : running_) kept_.push_back(int(s->kept.size()));
+  return backend_.keep_guesses(kept_);
 }
 
 bool Stepper::draw_on(const backends::Logits& logits) {

@@ -13,7 +13,8 @@ struct StepLimits {
   int vocab, max_positions, pages;  // pages of all groups
   bool given_logits = false;        // they are computed elsewhere and come with the sequences
   backends::PageGroups groups = {};
-  int recurrent_states = 0;  // 0: sequences have none
+  int recurrent_states = 0;         // 0: sequences have none
+  bool takes_guesses_back = false;  // of sequences that have one
 };
 
 struct Sequence {
@@ -82,6 +83,8 @@ class Stepper {
   void add_drafts(Sequence&, int others);
   // Draws on behind every guess that was right.
   bool draw_on(const backends::Logits&);
+  // Tells the device how many guesses were right.
+  bool settle();
   void learn_row_cost(double seconds);  // of a pass that took so long
   // How many more rows of logits this pass may have.
   int64_t room() const;
@@ -97,6 +100,8 @@ class Stepper {
   std::vector<Row> rows_;  // those with logits
   std::vector<backends::RowRequest> requests_;
   std::vector<backends::RowResult> results_;
+  std::vector<Sequence*> running_;  // whose runs_ these are
+  std::vector<int> kept_;
   std::vector<Row*> drawing_;  // those that drew last, of sequences with guesses left
   RowCost row_cost_;
 };

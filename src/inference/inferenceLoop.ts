@@ -97,8 +97,7 @@ export class InferenceLoop {
   ) {
     const groups = new PageGroups(device.pageGroups);
     const { maxSequences, tokenBudget, scheduler: policy } = options;
-    // What has moved a recurrent state on cannot be taken back; of given logits nothing is known ahead.
-    const drafts = options.promptLookup === true && device.recurrentStates === 0 && device.config.hidden > 0;
+    const drafts = options.promptLookup === true && device.takesGuesses;
     this.pool = new PagePool(device.pages * groups.count);
     this.scheduler = new Scheduler(
       this.pool,

@@ -139,6 +139,46 @@ describe("recurrent states", () => {
     expect((await ask({ promptTokens: prompt(100, 0), params: { maxTokens: 2 } })).cached).toBe(0);
   });
 
+  describe("of sequences whose tokens are guessed", () => {
+    const next = (context: number[], outputs: number) =>
+      outputs % 13 === 7 ? (outputs * 37) % 900 : (context.at(-1)! * 7 + 1) % 900;
+    const guess = (context: number[]) => {
+      const tokens = [context.at(-1)!];
+      for (let i = 0; i < (context.length * 7) % 17; i++) tokens.push((tokens.at(-1)! * 7 + 1) % 900);
+      return tokens.slice(1);
+    };
+    const guessing = (device: PagedDeviceOptions = {}) => open({ next, guess, ...device }, { promptLookup: true });
+    const over = (i: number, maxTokens: number) => ({ promptTokens: prompt(40 + 9 * i, i), params: { maxTokens } });
+
+    test("stand behind those that were kept", async () => {
+      const { ask, loop } = guessing();
+      for (const [i, maxTokens] of [20, 90, 200, 300].entries()) {
+        const each = await open({ next }).ask(over(i, maxTokens));
+        expect((await ask(over(i, maxTokens))).ids).toEqual(each.ids);
+      }
+      expect(loop.stats().keptTokens).toBeGreaterThan(loop.stats().drafts);
+    });
+
+    test("are kept at the end of a page as without guesses", async () => {
+      for (let i = 0; i < 8; i++) {
+        const { ask } = guessing();
+        const { ids } = await ask(over(i, 200));
+        const promptTokens = [...over(i, 200).promptTokens, ...ids[0]!, 1, 2, 3];
+        const behind = 40 + 9 * i + 199;
+        expect((await ask({ promptTokens })).cached).toBe(behind - (behind % 64));
+      }
+    });
+
+    test("change no text where states and pages are scarce", async () => {
+      const all = ({ ask }: ReturnType<typeof open>) =>
+        Promise.all(Array.from({ length: 6 }, (_, i) => ask(over(i, 150)).then(({ ids }) => ids)));
+      const wanted = await all(open({ next, recurrentStates: 0 }));
+      for (const device of [{ pages: 10 }, { recurrentStates: 2 }, { pages: 10, recurrentStates: 1 }]) {
+        expect(await all(guessing(device))).toEqual(wanted);
+      }
+    });
+  });
+
   test("stay right where a grammar forces tokens", async () => {
     const force = (context: number[]) => (context.length % 5 === 0 ? 7 : null);
     const over = { promptTokens: prompt(50), grammar: { matcher: () => ({}) } as never, params: { maxTokens: 200 } };

@@ -3,7 +3,7 @@
 // there is room, so that other sequences with that prefix begin from there.
 
 import { PAGE_SIZE } from "./pageGroups.js";
-import type { Sequence } from "./sequence.js";
+import { MAX_STEPS_IN_FLIGHT, type Sequence } from "./sequence.js";
 
 const NONE = -1;
 
@@ -70,6 +70,16 @@ export class RecurrentStates {
     const { computed, length } = sequence;
     const ends = [Math.floor((length - 1) / PAGE_SIZE) * PAGE_SIZE, sequence.branchesAt, sharedPrompt(sequence)];
     return ends.reduce((least, end) => (end > computed ? Math.min(least, end - computed) : least), chunk);
+  }
+
+  /**
+   * How many tokens may be guessed behind the next one: so few that which step ends the page is known when that one is issued, as it
+   * leaves a state to keep.
+   */
+  roomForGuesses({ computed, pendingFurther }: Sequence): number {
+    if (this.count === 0) return Number.POSITIVE_INFINITY;
+    const end = (Math.floor(computed / PAGE_SIZE) + 1) * PAGE_SIZE;
+    return Math.max(0, end - MAX_STEPS_IN_FLIGHT - (computed + pendingFurther + 1));
   }
 
   /**

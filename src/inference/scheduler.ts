@@ -126,7 +126,9 @@ export class Scheduler {
     let tokens = 0;
     for (const { chunk } of sequences) tokens += chunk;
     const limit = this.options.drafts ? Math.max(0, Math.floor((MAX_DRAFT_ROWS - tokens) / sequences.length)) : 0;
-    for (const sequence of sequences) sequence.draftLimit = sequence.samples ? limit : 0;
+    for (const sequence of sequences) {
+      sequence.draftLimit = sequence.samples ? Math.min(limit, this.recurrentStates.roomForGuesses(sequence)) : 0;
+    }
   }
 
   /** Gives chunks to the running sequences in order; the tokens that are left of the budget. */

@@ -572,6 +572,8 @@ export interface DeviceModel {
   readonly pageGroups: ArrayLike<number>;
   /** 0: sequences have none. */
   readonly recurrentStates: number;
+  /** Whether steps may have tokens that are guessed (StepSequence.maxDrafts). */
+  readonly takesGuesses: boolean;
   readonly bytes: number;
   openSlot(params: SlotParams): number;
   closeSlot(slot: number): void;

@@ -88,6 +88,7 @@ export interface NativeModel {
     pages: number;
     pageGroups: Int32Array;
     recurrentStates: number;
+    takesGuesses: boolean;
     bytes: number;
     kernelSet: string;
     differenceToExact: number;

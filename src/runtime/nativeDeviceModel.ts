@@ -43,6 +43,7 @@ export class NativeDeviceModel implements DeviceModel {
   readonly pages: number;
   readonly pageGroups: Int32Array;
   readonly recurrentStates: number;
+  readonly takesGuesses: boolean;
   readonly bytes: number;
   readonly weightOnly: readonly string[];
 
@@ -53,14 +54,15 @@ export class NativeDeviceModel implements DeviceModel {
     this.#native = native;
     this.config = config;
     this.dtype = dtype;
-    const { pages, pageGroups, recurrentStates, bytes, kernelSet, differenceToExact, weightOnly } = native.info();
-    this.weightOnly = weightOnly;
-    this.pages = pages;
-    this.pageGroups = pageGroups;
-    this.recurrentStates = recurrentStates;
-    this.bytes = bytes;
-    this.kernelSet = kernelSet;
-    this.differenceToExact = differenceToExact;
+    const info = native.info();
+    this.weightOnly = info.weightOnly;
+    this.pages = info.pages;
+    this.pageGroups = info.pageGroups;
+    this.recurrentStates = info.recurrentStates;
+    this.takesGuesses = info.takesGuesses;
+    this.bytes = info.bytes;
+    this.kernelSet = info.kernelSet;
+    this.differenceToExact = info.differenceToExact;
   }
 
   openSlot(params: SlotParams): number {

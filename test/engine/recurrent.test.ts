@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { BaseModel } from "../../src/engine/core/baseModel.js";
+import type { EngineCore } from "../../src/engine/core/core.js";
 import { Engine, gather } from "../../src/index.js";
 import { type NamedTensors, weightTensors } from "../../src/runtime/runtime.js";
 import { JsonFields } from "../../src/weights/jsonFields.js";
@@ -72,6 +73,27 @@ async function ask(engine: Engine, content: string, seed: number, n = 1) {
 }
 
 const QUESTION = "Which of these came first, and how would anyone know? ".repeat(2);
+
+it.skipIf(isGpu).each(KINDS)("replies of %s are the same where tokens are guessed ahead", async (kind) => {
+  await using guessing = await open(kind);
+  await using plain = await open(kind, {}, { speculation: "none" });
+  const replies = async (engine: Engine) => {
+    const all: string[][][] = [];
+    for (const [i, temperature] of [0, 0.2, 0.5, 1].entries()) {
+      const { choices } = await engine.chat.completions.create({
+        messages: [{ role: "user", content: QUESTION.repeat(1 + (i % 2)) }],
+        // Of so few tokens something can be guessed.
+        ...{ allowed_token_ids: [65, 66, 67], logprobs: true, temperature, seed: i, n: 1 + (i % 2) },
+        ...{ max_completion_tokens: 250, ignore_eos: true },
+      });
+      all.push(choices.map(({ logprobs }) => logprobs!.content!.map(({ token, logprob }) => `${token} ${logprob}`)));
+    }
+    return all;
+  };
+  expect(await replies(guessing)).toEqual(await replies(plain));
+  const { loop } = (guessing as unknown as { core: EngineCore }).core.defaultBase;
+  expect(loop.stats().keptTokens).toBeGreaterThan(0);
+});
 
 describe.each(KINDS)("a reply of %s has the same logprobs", (kind) => {
   it("alone, from the cache, beside others, as one of several, and after it lost its pages", async () => {

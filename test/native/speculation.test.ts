@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { DeviceModel, SlotParams, StepOutput } from "../../src/runtime/runtime.js";
-import { DEVICE, isGpu, someOnGpu } from "./device.js";
+import { isGpu, someOnGpu } from "./device.js";
 import { type Case, caseAdapter, expected, loadCase, pagesFrom, plainSlot } from "./referenceModel.js";
 
 const OUTPUTS = 60;
@@ -25,7 +25,7 @@ async function generate(
   const slot = model.openSlot(plainSlot({ topLogprobs: 2, ...params }));
   const blocks = pagesFrom(0, prompt.length + OUTPUTS + 2 * maxDrafts + 2, model);
   const reply: Reply = { tokens: [], logprobs: [], top: [], drafted: 0, steps: 0 };
-  const row = { slot, blocks, adapter, sample: true, promptLogprobs: -1, next: null };
+  const row = { slot, blocks, recurrent: 0, adapter, sample: true, promptLogprobs: -1, next: null };
   const take = ({ tokens, logprobs, top, drafts }: StepOutput) => {
     const { count = 0, kept = [] } = drafts?.[0] ?? {};
     for (const draw of [...kept, { token: tokens[0]!, logprob: logprobs[0]!, top: top[0] ?? null }]) {
@@ -64,7 +64,19 @@ async function generate(
 
 describe.each(
   someOnGpu<Case>(
-    ["llama", "qwen3", "qwen2_window", "gemma3_odd", "gemma4", "phi3", "qwen3_moe", "gpt_oss", "granite_odd"],
+    [
+      "llama",
+      "qwen3",
+      "qwen2_window",
+      "gemma3_odd",
+      "gemma4",
+      "phi3",
+      "qwen3_moe",
+      "gpt_oss",
+      "granite_odd",
+      "qwen3_5",
+      "lfm2",
+    ],
     (name) => name === "gemma3_odd",
   ),
 )("%s", (name) => {
@@ -100,7 +112,7 @@ describe.each(
   });
 });
 
-it.skipIf(DEVICE !== "cpu")("models with recurrent states refuse guesses", async () => {
+it.skipIf(!isGpu)("models with recurrent states refuse guesses on GPUs", async () => {
   const model = await loadCase("qwen3_5", { dtype: "bfloat16" });
   const slot = model.openSlot(plainSlot());
   const row = {

@@ -16,7 +16,8 @@ struct Sequence {
   const int32_t* blocks;  // of the first group, and of group g from g * block_count on
   int block_count;
   const int32_t* blocks_of(int group) const { return blocks + int64_t(group) * block_count; }
-  int recurrent = -1;  // its state in Batch::recurrent; -1: it has none beyond the pass
+  // Its state in Batch::recurrent, from which those that branch off it begin as well; -1: it has none beyond the pass.
+  int recurrent = -1;
   int parent = -1;  // the sequence that computes the positions before its own; -1: it has none, or they were computed
 };
 
@@ -79,6 +80,11 @@ struct Batch {
     return sequences[sequence].row0 + position - sequences[sequence].position;
   }
   Slot slot(int row, int layer) const { return slots[size_t(row) * groups.count() + groups.of(layer)]; }
+  // The sequence that computes the first of those positions.
+  const Sequence& root_of(int sequence) const {
+    while (sequences[sequence].parent >= 0) sequence = sequences[sequence].parent;
+    return sequences[sequence];
+  }
   // When all sequences have been added.
   void list_queries(const Model&);
   const Queries& queries_of(int group) const {

@@ -36,8 +36,10 @@ class Convolution {
         first_(block * channels.each),
         count_(std::min(channels.each, channels.width - first_)) {}
 
+  // Of a sequence and those that branch off it, which begin with what is kept before it.
   void forward(int sequence, float* x, const Team& team, int worker) const {
     const Sequence& s = batch_.sequences[sequence];
+    for (int branch : batch_.branches[sequence]) forward(branch, x, team, worker);
     for (int from = 0; from < s.rows; from += kStretch) {
       team.preemption_point(worker);
       const int rows = std::min(kStretch, s.rows - from), row = s.row0 + from;
@@ -86,13 +88,13 @@ class Convolution {
 
   // x [kernel - 1 + rows][count] of tokens [from, from + rows) of a sequence and those before.
   void multiply(int sequence, int from, int rows, float* x) const {
-    const Sequence& s = batch_.sequences[sequence];
+    const Sequence &s = batch_.sequences[sequence], &root = batch_.root_of(sequence);
     for (int i = 0; i < lead() + rows; i++, x += count_) {
       const int position = s.position + from - lead() + i;
       if (position < 0) {
         std::memset(x, 0, size_t(count_) * sizeof(float));
-      } else if (position < s.position && s.recurrent >= 0) {
-        std::memcpy(x, kept(s, position - s.position + lead()), size_t(count_) * sizeof(float));
+      } else if (position < root.position && root.recurrent >= 0) {
+        std::memcpy(x, kept(root, position - root.position + lead()), size_t(count_) * sizeof(float));
       } else {
         const int row = position < s.position ? batch_.row_of(sequence, position) : s.row0 + position - s.position;
         k_.multiply(in_.at(row, first_), in_.at(row, 2 * c_.width + first_), count_, x);
@@ -113,11 +115,11 @@ class Convolution {
 
 void convolution_forward(Team& team, const Model& m, const Batch& batch, int layer, const LayerActivations& a,
                          Workspace& ws) {
-  const int64_t sequences = int64_t(batch.sequences.size());
-  const Channels channels(m.short_convolution(layer)->width, sequences, team.workers());
-  team.each(sequences * channels.blocks(), [&](int64_t chunk, int worker) {
+  const int64_t roots = int64_t(batch.roots.size());
+  const Channels channels(m.short_convolution(layer)->width, roots, team.workers());
+  team.each(roots * channels.blocks(), [&](int64_t chunk, int worker) {
     Convolution(m, batch, layer, a, channels, int(chunk % channels.blocks()))
-        .forward(int(chunk / channels.blocks()), ws.workers[worker].tile.floats(), team, worker);
+        .forward(batch.roots[chunk / channels.blocks()], ws.workers[worker].tile.floats(), team, worker);
   });
 }
 

@@ -19,6 +19,8 @@ namespace {
 
 // Multiply-accumulates that take less time than waking the pool does.
 constexpr int64_t kInlineMacs = 2 << 20;
+// The same of recurrent states that are moved on.
+constexpr size_t kInlineStateBytes = 1 << 20;
 
 }  // namespace
 
@@ -78,6 +80,7 @@ int CpuBackend::gather(std::span<const Run> runs) {
   std::stable_sort(order_.begin(), order_.end(),
                    [&](int a, int b) { return runs[a].adapter.get() < runs[b].adapter.get(); });
   batch_.clear();
+  guessed_.clear();
   new_pages_.clear();
   const backends::PageGroups& groups = batch_.groups;
   int lora_columns = 0, last_position = 0;
@@ -93,7 +96,13 @@ int CpuBackend::gather(std::span<const Run> runs) {
       lora_columns = std::max(lora_columns, adapter->padded_rank());
     }
     last_position = std::max(last_position, run.position + run.count);
-    batch_.add(run.tokens, run.count, run.position, run.blocks, run.block_count, run.recurrent);
+    // A sequence that branches off another leaves the state of that one where it begins.
+    const int guesses = run.recurrent >= 0 ? run.guesses : 0, known = run.count - guesses,
+              sequence = int(batch_.sequences.size());
+    batch_.add(run.tokens, known, run.position, run.blocks, run.block_count, run.recurrent);
+    if (guesses == 0) continue;
+    batch_.add(run.tokens + known, guesses, run.position + known, run.blocks, run.block_count, -1, sequence);
+    guessed_.add(i, sequence + 1, guesses);
   }
   batch_.list_queries(*model_);
   model_->reserve_positions(last_position);
@@ -139,6 +148,15 @@ const backends::Logits* CpuBackend::step(std::span<const Run> runs) {
   return project_logits(team) ? &logits_ : nullptr;
 }
 
+bool CpuBackend::keep_guesses(std::span<const int> kept) {
+  if (guessed_.empty()) return true;
+  FloatMode mode;
+  Team team = states_.bytes() > kInlineStateBytes ? Team(pool_) : Team();
+  guessed_.keep(team, *model_, batch_, kept, attention_, workspace_);
+  guessed_.clear();
+  return team.ok();
+}
+
 void CpuBackend::gather_read(std::span<const Run> runs) {
   read_batch_.clear();
   for (int i : order_) {
@@ -163,6 +181,7 @@ void CpuBackend::run_layers(Team& team) {
   for (int l = 0; l <= last; l++) {
     if (l == last && some) a.read = &read_;
     layer_forward(team, m, batch_, l, a, workspace_);
+    if (!guessed_.empty() && !m.attends(l)) guessed_.take(m, batch_, l, workspace_);
   }
   if (last + 1 == m.layers() || read_.empty()) return;
   a.read = nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 #include "adapter.h"
 #include "batch.h"
+#include "guessed_inputs.h"
 #include "row_sampler.h"
 #include "workspace.h"
 
@@ -24,11 +25,13 @@ class CpuBackend final : public backends::Backend {
   int pages() const override { return pages_.count(); }
   const backends::PageGroups& page_groups() const override { return pages_.groups(); }
   int recurrent_states() const override { return states_.count(); }
+  bool takes_guesses_back() const override { return true; }
   std::vector<std::string> gate_activations(const backends::GateText&) override;
   bool set_exact(bool) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;
+  bool keep_guesses(std::span<const int> kept) override;
   void copy_page(int from, int to) override { pages_.copy(from, to); }
   void copy_recurrent_state(int from, int to) override { states_.copy(from, to); }
 
@@ -60,6 +63,7 @@ class CpuBackend final : public backends::Backend {
   RecurrentStates states_;
   // Of steps alone: a step may run while a training pass waits.
   Batch batch_, read_batch_;
+  GuessedInputs guessed_;
   Workspace workspace_;
   MatrixStore residual_;
   RowStore attention_, normed_;

@@ -112,7 +112,7 @@ class KeyHead {
         memory.back_to(mark);
       }
     }
-    if (s.recurrent >= 0) keep_tail(s, t);
+    if (s.recurrent >= 0) keep_tail(s);
   }
 
   // Memory that forward and backward take for a sequence and those that branch off it.
@@ -189,12 +189,12 @@ class KeyHead {
     const Sequence& s = batch_.sequences[sequence];
     const int width = columns_.width, key = c_.key_dim, group = c_.group(), lead = c_.kernel - 1;
     for (int j = 0; j < lead; j++) {
-      const int position = s.position + from - lead + j, in_tail = position - (s.position - lead);
+      const int position = s.position + from - lead + j;
       float* to = t.x + int64_t(j) * width;
       if (position < 0)
         std::memset(to, 0, width * sizeof(float));
-      else if (position < s.position && s.recurrent >= 0)
-        std::memcpy(to, kept(s) + states() + int64_t(in_tail) * width, width * sizeof(float));
+      else if (const Sequence& root = batch_.root_of(sequence); position < root.position && root.recurrent >= 0)
+        std::memcpy(to, tail(root, position - root.position + lead), width * sizeof(float));
       else
         widen(batch_.row_of(sequence, position), to);
     }
@@ -219,12 +219,17 @@ class KeyHead {
                      int64_t(group) * value});
   }
 
-  // The last inputs of the convolution; t holds the last stretch. Sequences that keep a state are those of a step: none
-  // branches off them, so that all stretches but the last have kStretch tokens.
-  void keep_tail(const Sequence& s, const Tokens& t) const {
-    const int last = s.rows % kStretch ? s.rows % kStretch : kStretch;
-    std::memcpy(kept(s) + states(), t.x + int64_t(last) * columns_.width,
-                size_t(c_.kernel - 1) * columns_.width * sizeof(float));
+  // The last inputs of the convolution, of those before the sequence the j-th.
+  float* tail(const Sequence& s, int j) const { return kept(s) + states() + int64_t(j) * columns_.width; }
+  void keep_tail(const Sequence& s) const {
+    const int lead = c_.kernel - 1;
+    for (int j = 0; j < lead; j++)
+      if (const int row = s.rows - lead + j; row >= 0)
+        widen(s.row0 + row, tail(s, j));
+      else if (s.position + row >= 0)
+        std::memcpy(tail(s, j), tail(s, s.rows + j), columns_.width * sizeof(float));
+      else
+        std::memset(tail(s, j), 0, columns_.width * sizeof(float));
   }
 
   void stretch_backward(int sequence, int from, int count, const float* state, float* d_state, const DeltaGradients& d,

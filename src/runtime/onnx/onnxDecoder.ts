@@ -74,6 +74,7 @@ class OnnxDeviceModel implements DeviceModel {
   readonly pageSize = 64;
   readonly pageGroups = [0];
   readonly recurrentStates = 0;
+  readonly takesGuesses = false;
   private readonly sampler: NativeModel;
   /** Of each slot, what it has drawn last and what was forced after it; empty: nothing was permitted. */
   private readonly drawn = new Map<number, Int32Array>();

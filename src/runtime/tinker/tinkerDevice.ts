@@ -52,6 +52,7 @@ export class TinkerDevice implements CompletingDevice, AdapterHost {
   readonly pageGroups = [0];
   readonly pages = 0;
   readonly recurrentStates = 0;
+  readonly takesGuesses = false;
   readonly bytes = 0;
   readonly server: TinkerServer;
   readonly baseModel: string;
