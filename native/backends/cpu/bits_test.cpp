@@ -127,6 +127,7 @@ struct Case : BitsCase {
     const std::vector<float> a = rows_of(m, *m.step({&original, 1})), b = rows_of(m, *m.step({&copied, 1}));
     expect(same_bits(a, b), name + ": copied page");
     check_read_rows(m, sequences, adapters, wanted);
+    check_guesses(m, sequences, adapters, wanted);
   }
 
   // Prompts of one step of which all logits are wanted, the last, the last hidden states, or nothing: rows that nobody
@@ -180,6 +181,50 @@ struct Case : BitsCase {
                          {wanted[first + i].end() - vocab, wanted[first + i].end()}),
                name + ": decode behind prompt " + std::to_string(i));
     }
+  }
+
+  // Tokens that were guessed, of which some count, beside others: their logits, and those of what goes on from there.
+  void check_guesses(Loaded& m, const Sequences& sequences, std::span<const AdapterRef> adapters,
+                     const std::vector<std::vector<float>>& wanted) {
+    const int vocab = m.vocab(), first = 6, count = 8;
+    std::vector<int32_t> tables[count], guessing[count];
+    std::vector<Run> before, guesses, behind;
+    std::vector<int> kept;
+    for (int i = 0; i < count; i++) {
+      const std::vector<int32_t>& tokens = sequences[first + i];
+      const int n = int(tokens.size()), half = n / 2, known = std::min(1 + i % 3, n - half),
+                guessed = std::min(i + 1, n - half - known);
+      kept.push_back(std::min(i % 4, guessed));
+      tables[i] = {2 * i, 2 * i + 1};
+      guessing[i].assign(tokens.begin() + half, tokens.begin() + half + known + guessed);
+      for (int g = kept[i]; g < guessed; g++) {
+        int32_t& token = guessing[i][size_t(known + g)];
+        token = (token + 1) % vocab;
+      }
+      const int from = half + known + kept[i];
+      const AdapterRef& adapter = adapters[(first + i) % 4];
+      before.push_back({tokens.data(), half, 0, tables[i].data(), adapter, WantedLogits::none});
+      guesses.push_back({guessing[i].data(), known + guessed, half, tables[i].data(), adapter, WantedLogits::all});
+      guesses[i].guesses = guessed;
+      behind.push_back({tokens.data() + from, n - from, from, tables[i].data(), adapter, WantedLogits::all});
+      before[i].recurrent = guesses[i].recurrent = behind[i].recurrent = i;
+    }
+    m.step(before);
+    const auto compare = [&](const std::vector<Run>& runs, const char* what) {
+      const std::vector<float> out = rows_of(m, *m.step(runs));
+      size_t at = 0;
+      for (int i = 0; i < count; i++) {
+        const int same = runs[i].guesses > 0 ? runs[i].count - runs[i].guesses + kept[i] : runs[i].count;
+        const auto of = wanted[first + i].begin() + int64_t(runs[i].position) * vocab;
+        expect(
+            same_bits({out.begin() + at, out.begin() + at + int64_t(same) * vocab}, {of, of + int64_t(same) * vocab}),
+            name + ": " + what + " of sequence " + std::to_string(i));
+        at += size_t(runs[i].count) * vocab;
+      }
+    };
+    compare(guesses, "guesses");
+    expect(m.backend->takes_guesses_back() && m.backend->keep_guesses(kept), name + ": guesses are kept");
+    compare(behind, "tokens behind guesses");
   }
 
   // Sequences that begin alike, some longer than others, in one step: on pages of their own, and on pages in common.
