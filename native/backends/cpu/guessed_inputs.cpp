@@ -24,13 +24,16 @@ void GuessedInputs::take(const Model& m, const Batch& batch, int layer, const Wo
 void GuessedInputs::keep(Team& team, const Model& m, const Batch& step, std::span<const int> kept,
                          const Rows& attention, Workspace& ws) {
   batch_.clear();
-  batch_.groups = step.groups, batch_.recurrent = step.recurrent;
+  batch_.recurrent = step.recurrent;
   for (const Guess& guess : guesses_) {
-    if (kept[guess.run] == 0) continue;
-    const Sequence& s = step.sequences[guess.sequence];
-    batch_.add(&step.tokens[s.row0], kept[guess.run], s.position, s.blocks, s.block_count,
-               step.root_of(guess.sequence).recurrent);
-    batch_.sequences.back().row0 = guess.row0;
+    const int count = kept[guess.run];
+    if (count == 0) continue;
+    // Of tokens and pages nothing is read any more.
+    batch_.roots.push_back(int(batch_.sequences.size()));
+    batch_.branches.emplace_back();
+    batch_.sequences.push_back({guess.row0, count, step.sequences[guess.sequence].position, nullptr, 0,
+                                step.root_of(guess.sequence).recurrent, -1});
+    batch_.rows += count;
   }
   if (batch_.rows == 0) return;
   reserve_delta_forward(m, batch_, ws);
