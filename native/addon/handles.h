@@ -33,7 +33,7 @@ struct ModelHandle {
   int pages;  // of each group
   backends::PageGroups page_groups;
   int recurrent_states = 0;
-  bool takes_guesses_back = false;  // of sequences that have a recurrent state
+  bool takes_guesses = false;  // among the tokens of a step
   int64_t bytes;
   std::string kernel_set;
   std::vector<std::string> weight_only;

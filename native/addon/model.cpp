@@ -114,7 +114,7 @@ napi_value Model::info(const Arguments& arguments) {
   return js.object({{"pages", js.number(handle_->pages)},
                     {"pageGroups", js.int32s(handle_->page_groups.windows)},
                     {"recurrentStates", js.number(handle_->recurrent_states)},
-                    {"takesGuesses", js.boolean(!handle_->given_logits && handle_->takes_guesses_back)},
+                    {"takesGuesses", js.boolean(handle_->takes_guesses)},
                     {"bytes", js.number(double(handle_->bytes))},
                     {"kernelSet", js.text(handle_->kernel_set)},
                     {"differenceToExact", js.number(handle_->difference_to_exact)},
@@ -393,7 +393,7 @@ napi_value load_model(const Arguments& arguments) {
         handle->pages = cache.pages;
         handle->page_groups = state->backend->page_groups();
         handle->recurrent_states = cache.recurrent_states;
-        handle->takes_guesses_back = cache.recurrent_states == 0 || state->backend->takes_guesses_back();
+        handle->takes_guesses = cache.recurrent_states == 0 || state->backend->takes_guesses_back();
         handle->bytes = bytes.weights + cache.pages * bytes.page + cache.recurrent_states * bytes.recurrent_state;
         handle->kernel_set = state->backend->name();
         handle->weight_only = state->weight_only;

@@ -107,9 +107,9 @@ napi_value start_step(const std::shared_ptr<ModelHandle>& handle, const Argument
   // Reading arguments may have run JavaScript (getters), which may have closed the model.
   handle->require_open();
   try {
-    inference::begin_step(
-        *sequences, {handle->spec.vocab, handle->spec.max_positions, handle->pages * handle->page_groups.count(),
-                     handle->given_logits, handle->page_groups, handle->recurrent_states, handle->takes_guesses_back});
+    inference::begin_step(*sequences,
+                          {handle->spec.vocab, handle->spec.max_positions, handle->pages * handle->page_groups.count(),
+                           handle->given_logits, handle->page_groups, handle->recurrent_states, handle->takes_guesses});
   } catch (const model::InvalidInput& input) {
     invalid(list.path(), input);
   }

@@ -79,6 +79,13 @@ int follow(Random& random, const Words& words, Maker& maker, int start, const st
   return compared;
 }
 
+// Of at most so many letters.
+std::string random_name(Random& random, int most) {
+  std::string name;
+  for (int n = 1 + below(random, most); n > 0; --n) name += kLetters[size_t(below(random, 3))];
+  return name;
+}
+
 // Null where nothing is matched, or a rule begins with itself.
 std::shared_ptr<Grammar> compiled(const std::shared_ptr<const Vocabulary>& vocabulary, const Code& program,
                                   const MaskLimits& limits, const char* what, int number) {
@@ -184,11 +191,7 @@ void excluded_texts() {
     Maker m;
     const auto letter = m.chars({{0, '"' - 1}, {'"' + 1, 0x10FFFF}});
     std::vector<Expr> names;
-    for (int i = 1 + below(random, 4); i > 0; --i) {
-      std::string name;
-      for (int n = 1 + below(random, 6); n > 0; --n) name += kLetters[size_t(below(random, 3))];
-      names.push_back(m.text(name));
-    }
+    for (int i = 1 + below(random, 4); i > 0; --i) names.push_back(m.text(random_name(random, 6)));
     const auto free = m.repeat(letter, 0, -1);
     const auto member = m.seq({m.text("\""), m.both({free, m.negate(m.alt(names))}), m.text("\"a")});
     const auto program = m.program({m.alt(
@@ -234,11 +237,7 @@ void called_texts() {
     const Words words = random_words(random);
     const auto vocabulary = words.vocabulary();
     Maker m;
-    const auto name = [&] {
-      std::string text;
-      for (int n = 1 + below(random, 5); n > 0; --n) text += kLetters[size_t(below(random, 3))];
-      return m.text(text);
-    };
+    const auto name = [&] { return m.text(random_name(random, 5)); };
     const std::vector<std::vector<std::pair<int, int>>> alphabets = {
         {{0, '"' - 1}, {'"' + 1, 0x10FFFF}},
         {{0, '"' - 1}, {'"' + 1, 0x2027}, {0x202A, 0x10FFFF}},

@@ -12,6 +12,13 @@ constexpr uint64_t kMaxOnlyNodes = 4096;  // that are looked at to see whether t
 
 void permit(Mask& mask, int32_t token) { mask[size_t(token) / 32] |= 1u << (token % 32); }
 
+// The bytes that may follow.
+Bytes live(const Configurations::Row& row) {
+  Bytes bytes;
+  for (size_t byte = 0; byte < 256; ++byte) bytes[byte] = row[byte] != Configurations::kDead;
+  return bytes;
+}
+
 }  // namespace
 
 std::shared_ptr<const Mask> MaskMaker::mask(uint32_t configuration, Turn& turn) {
@@ -208,8 +215,7 @@ MaskMaker::Made MaskMaker::add_place(const Place& place, uint32_t frame, uint64_
     const uint32_t then = configurations_.returned(frame);
     const auto& row = configurations_.after(then);
     if (part->partial) {
-      Bytes follow;
-      for (size_t byte = 0; byte < 256; ++byte) follow[byte] = row[byte] != Configurations::kDead;
+      const Bytes follow = live(row);
       // Where almost anything may follow, no list of exits helps.
       if (follow.count() > limits_.max_follow) co_return false;
       part = co_await local(place, &follow);
@@ -282,10 +288,7 @@ bool MaskMaker::is_wide(const TextReach& reach) const {
 // What may follow in one of the states.
 Bytes MaskMaker::after(std::span<const int32_t> states) {
   Bytes bytes;
-  for (int32_t state : states) {
-    const auto& row = configurations_.after(configurations_.alone(state));
-    for (size_t byte = 0; byte < 256; ++byte) bytes[byte] = bytes[byte] || row[byte] != Configurations::kDead;
-  }
+  for (int32_t state : states) bytes |= live(configurations_.after(configurations_.alone(state)));
   return bytes;
 }
 
