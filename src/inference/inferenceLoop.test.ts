@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
 import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
+import { guess, next } from "../../test/fixtures/guessedTokens.js";
 import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
 import { RateLimitError } from "../errors.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
@@ -526,18 +527,6 @@ describe("forced tokens", () => {
 });
 
 describe("guessed tokens", () => {
-  // What follows the last token is mostly the same, so that it can be guessed; every eleventh place it is not.
-  const next = (context: number[], outputs: number, { seed, choice }: { seed: bigint; choice: number }): number => {
-    const last = context.at(-1)!;
-    const salt = Number(seed) + choice + context[0]!;
-    return (outputs + salt) % 11 === 0 ? (outputs * 37 + salt) % 900 : (last * 7 + 1) % 900;
-  };
-  const guess = (context: number[]) => {
-    const tokens = [context.at(-1)!];
-    // Some guesses are short, and some are wrong from a place on.
-    for (let i = 0; i < (context.length * 7) % 17; i++) tokens.push((tokens.at(-1)! * 7 + (i === 9 ? 2 : 1)) % 900);
-    return tokens.slice(1);
-  };
   const over = (i: number, logprobs: number | null): RequestOver => ({
     n: 1 + (i % 2),
     promptTokens: prompt(20 + i * 23, i),

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, test } from "vitest";
 import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
+import { guess, next } from "../../test/fixtures/guessedTokens.js";
 import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
 import { loadTokenizer, type Tokenizer } from "../text/index.js";
 import { beamSearch } from "./beamSearch.js";
@@ -140,13 +141,6 @@ describe("recurrent states", () => {
   });
 
   describe("of sequences whose tokens are guessed", () => {
-    const next = (context: number[], outputs: number) =>
-      outputs % 13 === 7 ? (outputs * 37) % 900 : (context.at(-1)! * 7 + 1) % 900;
-    const guess = (context: number[]) => {
-      const tokens = [context.at(-1)!];
-      for (let i = 0; i < (context.length * 7) % 17; i++) tokens.push((tokens.at(-1)! * 7 + 1) % 900);
-      return tokens.slice(1);
-    };
     const guessing = (device: PagedDeviceOptions = {}) => open({ next, guess, ...device }, { promptLookup: true });
     const over = (i: number, maxTokens: number) => ({ promptTokens: prompt(40 + 9 * i, i), params: { maxTokens } });
 
