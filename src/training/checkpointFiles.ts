@@ -172,13 +172,19 @@ export async function writeInitialCheckpoint(
 /** Where a folder of adapter files comes from: a checkpoint says what weights it was trained from, others need not. */
 export type AdapterOrigin = "checkpoint" | "elsewhere";
 
+/** A base model that an adapter is read for. */
+export interface AdapterBase extends Pick<TrainingBase, "id" | "hash" | "device"> {
+  /** Whether weights of another hash are as good, since they are those of the base's folder. */
+  readonly hasAlso?: (hash: string) => Promise<boolean>;
+}
+
 /**
  * An adapter for `base`; of a checkpoint, if its files are what was written.
  * @throws ModelFileError when a file is damaged, or missing, or the adapter was made from other weights.
  */
 export async function readAdapter(
   folder: string,
-  base: Pick<TrainingBase, "id" | "hash" | "device">,
+  base: AdapterBase,
   from: AdapterOrigin,
 ): Promise<{ spec: AdapterSpec; tensors: NamedTensors; kept: (KeptState & { objective: Objective | null }) | null }> {
   const file = join(folder, META_FILE);
@@ -186,11 +192,12 @@ export async function readAdapter(
   // Others may keep notes of their own under that name.
   if (meta?.has("base_hash")) {
     const origin = meta.string("base_model");
-    if (meta.string("base_hash") !== base.hash) {
+    const hash = meta.string("base_hash");
+    if (hash !== base.hash && !(await base.hasAlso?.(hash))) {
       const other = origin === base.id ? `"${base.id}" with other weights than it has now` : `"${origin}"`;
       throw new ModelFileError(file, `the checkpoint was trained from ${other}; it does not fit "${base.id}"`, {
         code: "base_model_changed",
-        hint: "serve the base model it was made from",
+        hint: "serve the base model it was made from, quantised while it is loaded (quantize) as it was then",
       });
     }
   } else if (from === "checkpoint") {

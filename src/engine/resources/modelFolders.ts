@@ -9,6 +9,7 @@ import { throwingFileErrors } from "../../fileErrors.js";
 import { isGguf } from "../../gguf/ggufFile.js";
 import type { VocabularySource } from "../../gguf/vocabularyMetadata.js";
 import { makePartOf } from "../../makeFolders.js";
+import { QUANTIZATIONS } from "../../modelChoices.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { flushTree, moveFolder } from "../../store/durableFiles.js";
 import { readTokenizerFolder } from "../../text/index.js";
@@ -16,6 +17,7 @@ import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkp
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { familyNamed } from "../../weights/families.js";
+import { openWeightFiles } from "../../weights/index.js";
 import { writeMergedFolder } from "../../weights/mergedFolder.js";
 import { readModelConfig } from "../../weights/modelConfig.js";
 import { writeGgufAdapter, writeGgufModel } from "../../weights/writeGgufModel.js";
@@ -48,7 +50,9 @@ export const exportCheckpoint = throwingFileErrors(
   ): Promise<Pick<ModelExported, "path" | "format" | "base_model" | "warnings">> => {
     checkFree(target);
     const warnings: string[] = [];
-    const adapter = await readAdapter(checkpoint, base, "checkpoint");
+    const hasAlso = (hash: string) => isQuantisedFolder(base.folder, hash);
+    const { id, hash, device } = base;
+    const adapter = await readAdapter(checkpoint, { id, hash, device, hasAlso }, "checkpoint");
     const name = base_model ?? resolvableName(base);
     const temporary = makePartOf("path", target);
     try {
@@ -87,6 +91,18 @@ export const exportCheckpoint = throwingFileErrors(
     return { path: target, format: format ?? "peft", base_model: name, warnings };
   },
 );
+
+/**
+ * Whether the weights of a folder hash to that as they are, or quantised while they are loaded. What is written is the adapter, or
+ * made of the folder's own numbers, however these are served.
+ */
+async function isQuantisedFolder(folder: string, hash: string): Promise<boolean> {
+  for (const quantization of [undefined, ...QUANTIZATIONS]) {
+    const weights = await openWeightFiles(folder, quantization).catch(() => null);
+    if (weights && (await weights.content.hash()) === hash) return true;
+  }
+  return false;
+}
 
 const GGUF_DTYPES = ["float32", "float16", "bfloat16", "q8_0", "q4_0", "q4_k_m"] as const;
 
