@@ -11,6 +11,7 @@ import { pagesFor, plainRow, spreadTokens } from "./decodeBatch.js";
 type Change = Pick<ModelOptions, "quantize" | "kvCache">;
 
 export const CHANGES = {
+  int16: { quantize: "int16" },
   q8: { quantize: "q8" },
   q4: { quantize: "q4" },
   "int8 cache": { kvCache: "int8" },
@@ -27,6 +28,7 @@ interface Gate {
 }
 const EIGHT_BITS: Gate = { kl: 0.005, agreement: 0.99, accuracy: 1 };
 export const GATES: Record<Variant, Gate> = {
+  int16: { kl: 2e-5, agreement: 0.995, accuracy: 0.5 },
   q8: EIGHT_BITS,
   q4: { kl: 0.03, agreement: 0.95, accuracy: 3 },
   "int8 cache": EIGHT_BITS,

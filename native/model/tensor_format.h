@@ -10,7 +10,7 @@ namespace anneal::model {
 // that, less the zero point of their group of 64, are multiplied with its scale, as AWQ, GPTQ and compressed-tensors
 // have them. mxfp4: codes of 4 bits that stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, times a power of two
 // of their group of 32 (Open Compute's microscaling formats), as GGUF's format of the name and GPT-OSS's folders have
-// them.
+// them. int16_64: signed codes of 14 bits in 16, times a power of two of their group of 64; made here, in no file.
 enum class TensorFormat : uint8_t {
   f32,
   bf16,
@@ -29,6 +29,7 @@ enum class TensorFormat : uint8_t {
   int8_64,
   int8_128,
   mxfp4,
+  int16_64,
 };
 
 // How attention keeps keys and values: in the compute type, or rounded to codes of 8 bits, each position of a head by a
@@ -69,6 +70,7 @@ inline constexpr QuantizedFormat kQuantizedFormats[] = {
     {TensorFormat::int8_64, "INT8_64", 64, 69, 8, 64, kOwnZeros, false, 0},
     {TensorFormat::int8_128, "INT8_128", 128, 133, 8, 128, kOwnZeros, false, 0},
     {TensorFormat::mxfp4, "MXFP4", 32, 17, 4, 32, 16, false, 0, true},
+    {TensorFormat::int16_64, "INT16_64", 64, 129, 16, 64, 0, false, 0},
 };
 
 static_assert([] {
@@ -89,6 +91,8 @@ constexpr const QuantizedFormat* quantized_format(std::string_view name) {
     if (known.name == name) return &known;
   return nullptr;
 }
+// Of codes of 16 bits, which scales are exponents of 8 bits for, and whose products are those of 16 bits.
+constexpr bool is_wide(TensorFormat format) { return is_quantized(format) && quantized_format(format).bits == 16; }
 // Of those with zero points, which files have in tensors of their own.
 constexpr bool is_integer(TensorFormat format) {
   return is_quantized(format) && quantized_format(format).zero == kOwnZeros;

@@ -51,6 +51,7 @@ void put_integers_together(const model::QuantizedFormat& f, const Block& b, uint
 
 GroupScale group_scale(const model::QuantizedFormat& f, const Block& b, int group) {
   if (f.zero == model::kOwnZeros) return {b.scale, 0};
+  if (f.bits == 16) return {b.exponent ? std::ldexp(1.0f, int(b.exponent) - 127) : 0, 0};
   if (f.looked_up) return {b.exponent > 1 ? std::ldexp(1.0f, int(b.exponent) - 128) : 0, 0};
   const float d = widen_half(b.d), m = f.minima ? widen_half(b.m) : 0;
   if (f.groups() == 1) return {d, m};
@@ -135,6 +136,10 @@ void take_apart(TensorFormat format, const uint8_t* p, Block& b) {
       halves_of(p + 1, 16, b.codes);
       for (int i = 0; i < 32; i++) b.codes[i] = kMicroCodes[b.codes[i]];
       return;
+    case TensorFormat::int16_64:
+      b.exponent = p[0];
+      std::memcpy(b.words, p + 1, sizeof b.words);
+      return;
     default: return;
   }
 }
@@ -178,6 +183,7 @@ void put_together(TensorFormat format, const Block& b, uint8_t* p) {
       p[0] = b.exponent;
       return to_halves(stored, 16, p + 1);
     }
+    case TensorFormat::int16_64: p[0] = b.exponent, std::memcpy(p + 1, b.words, sizeof b.words); return;
     default: return;  // not made
   }
 }
@@ -191,7 +197,7 @@ bool finite_scales(TensorFormat format, const uint8_t* row, int64_t numbers) {
     return (bits & 0x7c00) != 0x7c00;
   };
   for (const uint8_t* at = row + f.scale_at; numbers > 0; numbers -= f.numbers, at += f.bytes) {
-    if (f.looked_up) {
+    if (f.looked_up || f.bits == 16) {
       if (*at == 255) return false;
     } else if (own_zeros) {
       uint32_t scale;
@@ -209,6 +215,11 @@ void dequantize_row(TensorFormat format, const uint8_t* row, int64_t numbers, fl
   Block b;
   for (; numbers > 0; numbers -= f.numbers, row += f.bytes) {
     take_apart(format, row, b);
+    if (f.bits == 16) {
+      const float scale = group_scale(f, b, 0).scale;
+      for (int i = 0; i < f.numbers; i++) *out++ = float(b.words[i]) * scale;
+      continue;
+    }
     const int zero = f.zero == model::kOwnZeros ? b.zero : f.zero;
     for (int g = 0; g < f.groups(); g++) {
       const GroupScale group = group_scale(f, b, g);

@@ -1,7 +1,8 @@
 // Rows of quantised weights as blocks. Of GGUF's formats as it stores them: 32 or 256 numbers, with their scales before
 // or after their codes, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Of the integer formats a group: its
 // scale as a float32, its zero point as a byte, its codes (of 4 bits two to a byte, the first in the low half).
-// Scales of mxfp4 are 2^(exponent - 127); one below 2^-125 counts as 0.
+// Scales of mxfp4 are 2^(exponent - 127); one below 2^-125 counts as 0. Of int16_64: the exponent of its scale, which
+// is 2^(exponent - 127), or 0 where that is 0; its codes, as signed words.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,9 @@ namespace anneal::quantization {
 
 using model::TensorFormat;
 
-constexpr int kMaxBlock = 256;
+constexpr int kMaxBlock = 256, kWideBlock = 64;
+// The largest code of int16_64: that times one of activations (kMostWideCode in cpu/kernels), 64 times, is below 2^31.
+constexpr int kMostWord = 8191;
 
 // Bytes of a row of `numbers`, a multiple of the block.
 constexpr int64_t row_bytes(TensorFormat format, int64_t numbers) {
@@ -30,7 +33,8 @@ struct Block {
   uint8_t minima[8];
   float scale;
   uint8_t zero;
-  uint8_t exponent;  // of mxfp4, whose codes are twice the numbers that they stand for, and 16 more
+  uint8_t exponent;  // of mxfp4, whose codes are twice the numbers that they stand for, and 16 more; of int16_64
+  int16_t words[kWideBlock];  // codes of int16_64
 };
 void take_apart(TensorFormat, const uint8_t* block, Block& out);
 // What the codes of a group of it are multiplied with, whatever the format; `minimum`: 0 where it has none.

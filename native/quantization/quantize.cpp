@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "../executor/processor.h"
 #include "fit.h"
@@ -12,10 +13,33 @@ bool can_quantize(TensorFormat format) {
     case TensorFormat::q5_0:
     case TensorFormat::q4_1:
     case TensorFormat::q4_k:
-    case TensorFormat::q6_k: return true;
+    case TensorFormat::q6_k:
+    case TensorFormat::int16_64: return true;
     default: return false;
   }
 }
+
+namespace {
+
+// The scale is the power of two by which the largest number of the group takes 13 bits, so that a number of bfloat16 is
+// kept as it is, unless it is less than 1/32 of that one.
+void quantize_wide(const float* x, uint8_t* out) {
+  Block block{};
+  float most = 0;
+  for (int i = 0; i < kWideBlock; i++) most = std::max(most, std::fabs(x[i]));
+  int exponent = 0;
+  std::frexp(most, &exponent);
+  exponent = std::max(exponent - 13, -126);
+  if (std::ldexp(most, -exponent) >= kMostWord + 0.5f) exponent++;  // which would be rounded up to a code too many
+  constexpr float kToNearest = 12582912.0f;                         // ties to even
+  const float inverse = std::ldexp(1.0f, -exponent);
+  block.exponent = uint8_t(most > 0 ? exponent + 127 : 0);
+  for (int i = 0; i < kWideBlock && most > 0; i++)
+    block.words[i] = int16_t(int32_t((x[i] * inverse + kToNearest) - kToNearest));
+  put_together(TensorFormat::int16_64, block, out);
+}
+
+}  // namespace
 
 FitBlocks fit_blocks_avx2();
 FitBlocks fit_blocks_avx512();
@@ -36,6 +60,10 @@ void quantize_row(TensorFormat format, const float* x, int64_t numbers, uint8_t*
 
 void quantize_row(TensorFormat format, const float* x, int64_t numbers, uint8_t* out, FitBlocks fit) {
   const model::QuantizedFormat& f = model::quantized_format(format);
+  if (model::is_wide(format)) {
+    for (; numbers > 0; numbers -= f.numbers, x += f.numbers, out += f.bytes) quantize_wide(x, out);
+    return;
+  }
   Block blocks[kMaxBlock / 32]{};
   for (; numbers > 0; numbers -= kMaxBlock, x += kMaxBlock) {
     float last[kMaxBlock] = {};

@@ -16,6 +16,9 @@ import { green, printable, problem, red } from "./terminalText.js";
 /** Below this a run of training may not find room for its checkpoints. */
 const MIN_DISK_BYTES = 2 ** 30;
 
+/** Kernels that widen bfloat16 to multiply it. */
+const WIDENING_SETS: ReadonlySet<string> = new Set(["avx2", "avxvnni", "avx512", "avx512vnni"]);
+
 async function examine(check: string, look: () => string | Promise<string>): Promise<Finding> {
   try {
     return { check, ok: true, detail: await look() };
@@ -55,7 +58,9 @@ chat template rewrites earlier turns, with the two texts side by side. Exits wit
       const { name, threads, instruction_sets, precisions } = cpu!;
       memory = cpu!.memory;
       const unit = precisions.includes("fast") ? " (amx with --precision fast)" : "";
-      return `${name}, ${instruction_sets.at(-1)}${unit}, ${threads} ${threads === 1 ? "thread" : "threads"}`;
+      const isWidening = unit === "" && WIDENING_SETS.has(instruction_sets.at(-1)!);
+      const hint = isWidening ? "; models in bfloat16 are faster with --quantize int16" : "";
+      return `${name}, ${instruction_sets.at(-1)}${unit}, ${threads} ${threads === 1 ? "thread" : "threads"}${hint}`;
     });
     await report("home", () => examineHome(home));
     if (hasCore) {

@@ -86,7 +86,11 @@ export const engineFlags = {
   dtype: choice("TYPE", DTYPES),
   "onnx-variant": text("NAME", "of models in ONNX: fp32, fp16, q4, int8 and so on (default: what the folder names)"),
   "execution-provider": text("NAME", "that computes models in ONNX (default cpu)"),
-  quantize: choice("HOW", QUANTIZATIONS, "quantise weights while they are loaded"),
+  quantize: choice(
+    "HOW",
+    QUANTIZATIONS,
+    "quantise weights while they are loaded (int16: as exact as bfloat16, for speed)",
+  ),
   "kv-cache": choice("HOW", KV_CACHES, "what the KV cache holds (default exact)"),
   threads: integer("N", "compute threads"),
   "memory-limit": bytes("SIZE", "for weights and cache, such as 6GiB"),

@@ -16,6 +16,9 @@ export type ElementType = "float32" | "bfloat16";
  */
 export type QuantizedFormatName = string;
 
+/** Integers of 16 bits with a power of two for every 64: as much memory and as exact as bfloat16. */
+export const WIDE_FORMAT: QuantizedFormatName = "INT16_64";
+
 /** A quantised format that weights can have; the core says which there are. */
 export interface QuantizedFormat {
   name: QuantizedFormatName;

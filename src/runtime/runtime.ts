@@ -1,7 +1,7 @@
 // The room of computing as others see it.
 
 export type * from "./device.js";
-export { PUT_OFF } from "./device.js";
+export { PUT_OFF, WIDE_FORMAT } from "./device.js";
 export type * from "./grammar.js";
 export {
   adapterTensors,

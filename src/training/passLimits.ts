@@ -1,5 +1,6 @@
 // How much one pass of training may hold.
 
+import { WIDE_FORMAT } from "../runtime/runtime.js";
 import type { PassLimits } from "./forwardBackward.js";
 import type { TrainingBase } from "./host.js";
 import { FULL_SPEED_TOKENS, type PassSizes } from "./packing.js";
@@ -15,11 +16,12 @@ export type PassBase = Pick<TrainingBase, "contextLength"> & {
 };
 
 /**
- * By the base model and the kind of device alone, not by memory: the same rows give the same bits. Weights are quantised where
- * memory is short, so that passes over them keep no more activations than full speed takes; what that is on a GPU is not known.
+ * By the base model and the kind of device alone, not by memory: the same rows give the same bits. Weights are quantised to few bits
+ * where memory is short, so that passes over them keep no more activations than full speed takes; what that is on a GPU is not known.
  */
 export function passSizes({ contextLength, device }: PassBase): PassSizes {
-  const isShort = device.device === "cpu" && (device.config.quantized ?? []).length > 0;
+  const isShort =
+    device.device === "cpu" && (device.config.quantized ?? []).some(({ format }) => format !== WIDE_FORMAT);
   return {
     maxTokens: Math.max(MAX_PASS_TOKENS, contextLength),
     passTokens: isShort ? FULL_SPEED_TOKENS : PASS_TOKENS,

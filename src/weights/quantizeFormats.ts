@@ -1,21 +1,24 @@
 // Which format each matrix of a model is given where it is quantised when it is loaded.
 
-import { type ModelSpec, type QuantizedFormatName, weightTensors } from "../runtime/runtime.js";
+import { type ModelSpec, type QuantizedFormatName, WIDE_FORMAT, weightTensors } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import { isRouter } from "./expertTensors.js";
 
 /** Numbers of a block. */
 export const SMALL_BLOCK = 32;
+const WIDE_BLOCK = 64;
 const SUPER_BLOCK = 256;
 
 /**
- * "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it (the head, the values and
+ * "int16": INT16_64 throughout, but for matrices whose rows are no multiple of 64. "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it (the head, the values and
  * the outputs of the feed-forward) in Q6_K, or Q8_0. Routers, and matrices whose rows are no multiple of 32, stay as they are.
  */
 export function formatsByMatrix(config: ModelSpec, quantization: Quantization): ModelSpec["quantized"] {
   return weightTensors(config).flatMap(({ name, shape }) => {
     const columns = shape[1];
-    if (columns === undefined || columns % SMALL_BLOCK !== 0 || isRouter(name)) return [];
+    const block = quantization === "int16" ? WIDE_BLOCK : SMALL_BLOCK;
+    if (columns === undefined || columns % block !== 0 || isRouter(name)) return [];
+    if (quantization === "int16") return [{ tensor: name, format: WIDE_FORMAT }];
     return [{ tensor: name, format: quantization === "q8" ? "Q8_0" : fourBits(name, columns) }];
   });
 }

@@ -53,7 +53,7 @@ std::vector<std::string> gate_activations(Model& m, Pages& pages, RecurrentState
   if (is_last && head.takes_codes()) {
     m.kernels.rmsnorm(x.data, x.ld, m.weights->final_norm.data(), m.spec.rms_eps, rows, m.spec.hidden, normed.data,
                       normed.ld);
-    codes.size(rows, head.k / kCodeGroup);
+    codes.size(rows, code_row_bytes(head.format, head.k));
     const Linear* const weights[] = {&head};
     const Input input = with_codes(alone, m.kernels, normed, rows, weights, 1, codes);
     const Split split = split_product(alone, m.kernels, rows, panels_of(head.n));

@@ -10,7 +10,8 @@ namespace anneal::cpu {
 // added block by block, whoever computed them.
 constexpr int kBlockRows = 128;
 
-// Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type.
+// Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type; of weights of 16 bits
+// such panels.
 inline void transpose_panels(const Kernels& k, const Linear& w, int col, int cols, int row, int rows, char* out) {
   if (w.quantized())
     k.quantized[quantized_index(w.format)].transpose_panels(w.panels, w.k, col, cols, row, rows, out);
@@ -35,6 +36,7 @@ struct BackProduct {
   int rows, width;
   const BackTerm* terms;
   int count;
+  const CodeStore& codes;  // for those of dy whose weights take them
   Matrix out = {};
   int from = 0, to = INT32_MAX;
   bool accumulate = false;
@@ -54,6 +56,40 @@ struct ColumnGroups {
   int begin(int64_t group) const { return std::min(panels, int(group * pairs / count) * kPair); }
 };
 
+// Codes of each term's gradients, of the outputs that take part.
+class GradientCodes {
+ public:
+  GradientCodes(Team& team, const Kernels& k, const BackProduct& p) : k_(k), p_(p) {
+    int64_t at = 0;
+    for (int i = 0; i < p.count; i++) {
+      const BackTerm& term = p.terms[i];
+      if (!is_wide(term.w->format)) continue;
+      at_[i] = at;
+      const int n = std::min(term.w->n, p.to) - p.from;
+      each_rows(team, p.rows, n, [&](int row, int rows, int) {
+        kernels(term).quantize_rows(term.dy.at(row, p.from), term.dy.ld, rows, n, p.codes.at(row) + at, p.codes.ld);
+      });
+      at += code_row_bytes(term.w->format, n);
+    }
+  }
+  // c (+)= rows of term i's gradients, of outputs n0 .. n0 + n, by so many panels of W^T over these.
+  void multiply(int i, int row, int rows, int n0, int n, const char* panels, int count, float* c, int64_t ldc,
+                bool accumulate) const {
+    const BackTerm& term = p_.terms[i];
+    if (!is_wide(term.w->format))
+      return k_.gemm(term.dy.at(row, n0), term.dy.ld, rows, panels, n, count, c, ldc, accumulate);
+    kernels(term).product(p_.codes.at(row) + at_[i] + code_row_bytes(term.w->format, n0 - p_.from), p_.codes.ld, rows,
+                          panels, round_up(n, kWideGroup), count, c, ldc, accumulate);
+  }
+
+ private:
+  const QuantizedKernels& kernels(const BackTerm& term) const { return k_.quantized[quantized_index(term.w->format)]; }
+  static constexpr int kMostTerms = 4;
+  const Kernels& k_;
+  const BackProduct& p_;
+  int64_t at_[kMostTerms] = {};
+};
+
 template <class F>
 void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& workers, const BackProduct& p, F&& f) {
   const int panels = int(panels_of(p.width));
@@ -61,6 +97,7 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
     return p.out ? Matrix{p.out.at(row, col), p.out.ld}
                  : Matrix{workers[worker].tile.floats(), int64_t(panels) * kLanes};
   };
+  const GradientCodes codes(team, k, p);
   if (p.terms[0].transposed) {
     const Split split = split_product(team, k, p.rows, panels);
     team.each(split.chunks(), [&](int64_t chunk, int worker) {
@@ -69,8 +106,9 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
       const Matrix sums = place(t.row, col, t.panels, worker);
       for (int i = 0; i < p.count; i++) {
         const BackTerm& term = p.terms[i];
-        k.gemm(term.dy.at(t.row), term.dy.ld, t.rows, term.transposed + t.panel * panel_bytes(k, term.w->n), term.w->n,
-               t.panels, sums.data, sums.ld, i > 0);
+        codes.multiply(i, t.row, t.rows, 0, term.w->n,
+                       term.transposed + t.panel * back_panel_bytes(k, *term.w, term.w->n), t.panels, sums.data,
+                       sums.ld, i > 0);
         if (term.a_t)
           k.gemm(term.g.at(t.row), term.g.ld, t.rows, term.a_t + t.panel * panel_bytes(k, term.rank), term.rank,
                  t.panels, sums.data, sums.ld, true);
@@ -93,8 +131,8 @@ void back_product(Team& team, const Kernels& k, std::vector<WorkerScratch>& work
         transpose_panels(k, *term.w, col, mine * kLanes, n0, n, transposed);
         for (int row = 0; row < p.rows; row += kRunRows) {
           if (row > 0) team.preemption_point(worker);
-          k.gemm(term.dy.at(row, n0), term.dy.ld, std::min(kRunRows, p.rows - row), transposed, n, mine, sums.at(row),
-                 sums.ld, accumulate);
+          codes.multiply(i, row, std::min(kRunRows, p.rows - row), n0, n, transposed, mine, sums.at(row), sums.ld,
+                         accumulate);
         }
         accumulate = true;
       }
@@ -111,7 +149,7 @@ inline void transpose_weight(Team& team, const Kernels& k, const Linear& w, char
   const ColumnGroups groups(team, int(panels_of(w.k)));
   team.each(groups.count, [&](int64_t chunk, int) {
     const int panel = groups.begin(chunk), mine = groups.begin(chunk + 1) - panel;
-    transpose_panels(k, w, panel * kLanes, mine * kLanes, 0, w.n, out + panel * panel_bytes(k, w.n));
+    transpose_panels(k, w, panel * kLanes, mine * kLanes, 0, w.n, out + panel * back_panel_bytes(k, w, w.n));
   });
 }
 

@@ -27,7 +27,7 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
     int64_t transpose_bytes = 0;
     for (const Layer& layer : m.weights->layers) {
       const Linear& w = layer.projections[p];
-      transpose_bytes = std::max(transpose_bytes, int64_t(panels_of(w.k) * panel_bytes(k, w.n)));
+      transpose_bytes = std::max(transpose_bytes, int64_t(panels_of(w.k) * back_panel_bytes(k, w, w.n)));
       outputs[p] = std::max(outputs[p], w.n), inputs[p] = std::max(inputs[p], w.k);
     }
     // Once, for the widest layer: each growth of a buffer is counted by itself.
@@ -40,8 +40,8 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
   const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows,
             all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
   for (int p = 0; p < kProjections; p++) {
-    const bool weight = any([&](const LayerGradients& l) { return bool(l.weight[p]); }),
-               low_rank = any([&](const LayerGradients& l) { return bool(l.a[p]); });
+    const bool weight = any([&](const LayerGradients&l) { return bool(l.weight[p]); }),
+               low_rank = any([&](const LayerGradients&l) { return bool(l.a[p]); });
     if (weight || low_rank) {
       dy[p].size(k, outputs[p], kBlockRows, blocks);
       x[kInputOf[p]].size(k, inputs[p], kBlockRows, blocks);

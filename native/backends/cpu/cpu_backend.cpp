@@ -218,7 +218,7 @@ bool CpuBackend::project_logits(Team& team) {
   const Linear& head = m.weights->head();
   Team all(pool_);
   Team& head_team = team.ok() && int64_t(wanted) * head.n * head.k > kInlineMacs ? all : team;
-  if (head.takes_codes()) codes_.size(wanted, head.k / kCodeGroup);
+  if (head.takes_codes()) codes_.size(wanted, code_row_bytes(head.format, head.k));
   const Linear* const weights[] = {&head};
   const Input input = with_codes(team, k, normed_, wanted, weights, 1, codes_);
   const Split split = split_product(head_team, k, wanted, panels_of(head.n));

@@ -30,6 +30,11 @@ void CpuDevice::require(const ModelSpec& m) const {
     if (l.attends() && l.attention.heads / l.attention.kv_heads > kAttentionRows)
       refuse(attention + "heads", "are more than 64 to a key-value head");
   }
+  // Rows have codes of one kind.
+  const auto wide = [](const auto& entry) { return model::is_wide(entry.second); };
+  if (std::any_of(m.quantized.begin(), m.quantized.end(), wide) &&
+      !std::all_of(m.quantized.begin(), m.quantized.end(), wide))
+    refuse("quantized", "has weights of 16 bits beside others");
 }
 
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {

@@ -95,24 +95,28 @@ struct Experts {
     });
   }
 
-  template <class Of> bool any_takes_codes(Of&& of) const {
-    return std::any_of(w.experts.begin(), w.experts.end(), [&](const Expert& e) { return of(e).takes_codes(); });
+  // The first of these projections that takes codes; null: none does.
+  const Linear* taker(std::initializer_list<Linear Expert::*> projections) const {
+    for (const Expert& e : w.experts)
+      for (Linear Expert::*p : projections)
+        if ((e.*p).takes_codes()) return &(e.*p);
+    return nullptr;
   }
+  auto quantize(TensorFormat format) const { return k.quantized[quantized_index(format)].quantize_rows; }
 
   // x [rows][hidden] of choices in order, with codes where they are wanted.
   Input gathered(const Rows& x) {
     gather(x);
     Input input{s.input};
-    if (!any_takes_codes([](const Expert& e) { return e.gate; }) &&
-        !any_takes_codes([](const Expert& e) { return e.up; }))
-      return input;
+    const Linear* const gate_up = taker({&Expert::gate, &Expert::up});
+    if (!gate_up) return input;
+    const TensorFormat format = gate_up->format;
     each_rows(team, rows, hidden, [&](int row, int n, int) {
-      k.quantize_rows(x.at(row), x.ld, n, hidden, run.codes.data + row * run.codes.ld, run.codes.ld);
+      quantize(format)(x.at(row), x.ld, n, hidden, run.codes.at(row), run.codes.ld);
     });
-    const int groups = hidden / kCodeGroup;
+    const size_t bytes = size_t(code_row_bytes(format, hidden));
     each_rows(team, choices, hidden, [&](int at, int n, int) {
-      for (int i = at; i < at + n; i++)
-        std::copy_n(run.codes.data + row_of(s.order[i]) * run.codes.ld, groups, s.codes.data + i * s.codes.ld);
+      for (int i = at; i < at + n; i++) std::memcpy(s.codes.at(i), run.codes.at(row_of(s.order[i])), bytes);
     });
     input.codes = s.codes.data, input.codes_ld = s.codes.ld;
     return input;
@@ -120,10 +124,11 @@ struct Experts {
 
   Input activated(const Rows& act) {
     Input input{act};
-    if (!any_takes_codes([](const Expert& e) { return e.down; })) return input;
+    const Linear* const down = taker({&Expert::down});
+    if (!down) return input;
     each_rows(team, choices, spec.stride(), [&](int at, int n, int) {
       for (int i = at; i < at + n; i++)
-        k.quantize_rows(act.at(i), act.ld, 1, width_of(i), s.codes.data + i * s.codes.ld, s.codes.ld);
+        quantize(down->format)(act.at(i), act.ld, 1, width_of(i), s.codes.at(i), s.codes.ld);
     });
     input.codes = s.codes.data, input.codes_ld = s.codes.ld;
     return input;
@@ -195,7 +200,7 @@ struct Experts {
       const int from = s.from[e];
       if (!count_of(e)) continue;
       const BackTerm term{s.input.from(from), &w.experts[e].down};
-      back_product(team, k, ws.workers, {count_of(e), spec.intermediate_of(e), &term, 1},
+      back_product(team, k, ws.workers, {count_of(e), spec.intermediate_of(e), &term, 1, run.gradient_codes},
                    [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                      for (int i = 0; i < n; i++)
                        std::memcpy(s.d_act.at(from + row + i, col), tile + i * ld, size_t(cols) * sizeof(float));
@@ -250,12 +255,13 @@ struct Experts {
   void input_gradients(const Rows& d_gate, const Rows& d_up) {
     const Rows d_shared{s.d_scores.at(0, shared_column), s.d_scores.ld, s.d_scores.elem};
     const BackTerm scores[] = {{s.d_scores, &w.router}, {d_shared, &w.shared_gate}};
-    back_product(team, k, ws.workers, {rows, hidden, scores, 1 + spec.shared(), run.d_normed}, [](auto...) {});
+    back_product(team, k, ws.workers, {rows, hidden, scores, 1 + spec.shared(), run.gradient_codes, run.d_normed},
+                 [](auto...) {});
     for (int e = 0; e < spec.total() && team.ok(); e++) {
       const int from = s.from[e];
       if (!count_of(e)) continue;
       const BackTerm terms[] = {{d_gate.from(from), &w.experts[e].gate}, {d_up.from(from), &w.experts[e].up}};
-      back_product(team, k, ws.workers, {count_of(e), hidden, terms, 2},
+      back_product(team, k, ws.workers, {count_of(e), hidden, terms, 2, run.gradient_codes},
                    [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                      for (int i = 0; i < n; i++)
                        k.add(run.d_normed.at(row_of(s.order[from + row + i]), col), tile + i * ld, cols);

@@ -6,6 +6,9 @@
 namespace anneal::cpu {
 namespace {
 
+// Columns of a gradient that are projected at once.
+constexpr int kHeadStretch = kBackwardReduction * 16;
+
 struct HeadPass {
   Team& all;
   const Model& m;
@@ -58,9 +61,10 @@ struct HeadPass {
   void project(Team& team, HeadMemory::Block& b, int row0, int rows, const Matrix& out) {
     const BackTerm term{b.d_logits, &head, mem.by_rows ? mem.transposed.data() : nullptr, {}};
     // A large vocabulary in several loops, so that no chunk takes long.
-    const int stretch = mem.by_rows ? head.n : kBackwardReduction * 16;
+    const int stretch = mem.by_rows ? head.n : kHeadStretch;
     for (int from = 0; from < head.n && team.ok(); from += stretch)
-      back_product(team, k, workers, {rows, head.k, &term, 1, out.from(row0), from, from + stretch, from > 0},
+      back_product(team, k, workers,
+                   {rows, head.k, &term, 1, b.gradient_codes, out.from(row0), from, from + stretch, from > 0},
                    [](auto...) {});
   }
 };
@@ -95,8 +99,8 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
     block_rows = 64;
   } else {
     // As few blocks as the memory allows, of nearly equal height.
-    const int most =
-        int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kFastDepth, kMaxBlockRows)) / kFastDepth * kFastDepth;
+    const int most = int(std::clamp<int64_t>(kLogitBytes / (padded(head.n) * 4), kFastDepth, kMaxBlockRows)) /
+                     kFastDepth * kFastDepth;
     const int count = std::max(1, (entries + most - 1) / most);
     block_rows = std::max(kFastDepth, round_up((entries + count - 1) / count, kFastDepth));
   }
@@ -104,14 +108,16 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
   for (Block& b : blocks) {
     const int rows = std::min(block_rows, std::max(entries, 1));
     b.normed.size(rows, head.k, k);
-    if (head.takes_codes()) b.codes.size(rows, head.k / kCodeGroup);
+    if (head.takes_codes()) b.codes.size(rows, code_row_bytes(head.format, head.k));
     b.logits.size(rows, head.n);
+    if (wanted.logprob && is_wide(head.format))
+      b.gradient_codes.size(rows, code_row_bytes(head.format, by_rows ? head.n : std::min(head.n, kHeadStretch)));
     if (wanted.entropy) b.second_gradient.size(rows, head.n, k);
     b.d_logits = wanted.entropy ? Rows(b.second_gradient)
                                 : Rows{reinterpret_cast<char*>(b.logits.data),
                                        b.logits.ld * int64_t(sizeof(float)) / k.elem, k.elem};
   }
-  if (wanted.logprob && by_rows) transposed.reserve(panels_of(head.k) * panel_bytes(k, head.n));
+  if (wanted.logprob && by_rows) transposed.reserve(panels_of(head.k) * back_panel_bytes(k, head, head.n));
   if (wanted.weight) {
     window_blocks = int(std::max<int64_t>(1, kWindowBytes / (padded(head.n) * block_rows * k.elem)));
     const int count = std::min(window_blocks, (entries + block_rows - 1) / block_rows);

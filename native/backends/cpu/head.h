@@ -22,7 +22,7 @@ struct HeadGradients {
 struct HeadMemory {
   struct Block {
     RowStore normed;  // after the final norm [block_rows][hidden]
-    CodeStore codes;
+    CodeStore codes, gradient_codes;
     MatrixStore logits;  // [block_rows][vocab]
     // A gradient with respect to logits [block_rows][vocab]: of its own, or written over the logits row by row.
     Rows d_logits;

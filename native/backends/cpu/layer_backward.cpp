@@ -165,7 +165,7 @@ struct LayerBackward {
 
   // run.d_normed [rows][hidden] = the sum of the terms.
   void collect(Team& team, RunScratch& run, const BackTerm* terms, int count, int rows) const {
-    back_product(team, k, ws.workers, {rows, hidden, terms, count, run.d_normed}, [](auto...) {});
+    back_product(team, k, ws.workers, {rows, hidden, terms, count, run.gradient_codes, run.d_normed}, [](auto...) {});
   }
 
   // dx [rows][hidden] of x_out becomes that of x_mid; d_gate, d_up [rows][intermediate] on the way.
@@ -181,15 +181,15 @@ struct LayerBackward {
     branch_gradient(team, kNormOut, a.fed_forward, run.d_out, row0, rows);
     lora_up(team, kDown, run.d_out, run, rows);
     const BackTerm down_term = term(kDown, run.d_out, run);
-    back_product(team, k, ws.workers, {rows, intermediate, &down_term, 1},
+    back_product(team, k, ws.workers, {rows, intermediate, &down_term, 1, run.gradient_codes},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++) {
                      if (i + kRowsAhead < n)
                        for (const Rows* kept : {&gate, &up}) fetch(kept->at(row + i + kRowsAhead, col), cols * k.elem);
-                     m.activation(layer).mul_backward(
-                         gate.at(row + i, col), up.at(row + i, col), gate.ld, tile + i * ld, ld, 1, cols,
-                         run.d_gate.at(row + i, col), run.d_up.at(row + i, col), run.d_gate.ld,
-                         sums(kDown) ? run.act.at(row + i, col) : nullptr, run.act.ld);
+                     m.activation(layer).mul_backward(gate.at(row + i, col), up.at(row + i, col), gate.ld,
+                                                      tile + i * ld, ld, 1, cols, run.d_gate.at(row + i, col),
+                                                      run.d_up.at(row + i, col), run.d_gate.ld,
+                                                      sums(kDown) ? run.act.at(row + i, col) : nullptr, run.act.ld);
                    }
                  });
     if (sums(kDown)) keep_inputs(team, kActivated, run.act, intermediate, row0, rows);
@@ -230,7 +230,7 @@ struct LayerBackward {
   void delta_heads(Team& team, RunScratch& run, int row0, int rows) {
     const int width = delta_rule->value_width(), head = delta_rule->value_dim;
     const BackTerm o_term = term(kO, run.d_out, run);
-    back_product(team, k, ws.workers, {rows, width, &o_term, 1},
+    back_product(team, k, ws.workers, {rows, width, &o_term, 1, run.gradient_codes},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++)
                      std::memcpy(mem.d_heads.at(row0 + row + i, col), tile + i * ld, cols * sizeof(float));
@@ -252,7 +252,7 @@ struct LayerBackward {
   // d_out of a layer's output to d_heads [rows][width] of what a convolution put out.
   void convolution_outputs(Team& team, RunScratch& run, int row0, int rows) {
     const BackTerm o_term = term(kO, run.d_out, run);
-    back_product(team, k, ws.workers, {rows, convolution->width, &o_term, 1},
+    back_product(team, k, ws.workers, {rows, convolution->width, &o_term, 1, run.gradient_codes},
                  [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                    for (int i = 0; i < n; i++)
                      std::memcpy(mem.d_heads.at(a.row(row0 + row + i), col), tile + i * ld, cols * sizeof(float));
@@ -289,24 +289,24 @@ struct LayerBackward {
     const Rows attention = a.attention.from(row0);
     const int group = c.group(), head = c.head_dim;
     const BackTerm o_term = term(kO, run.d_out, run);
-    back_product(
-        team, k, ws.workers, {rows, c.q_width(), &o_term, 1},
-        [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
-          for (int i = 0; i < n; i++)
-            for (int from = col; from < col + cols;) {
-              const int h = from / head, within = from % head, count = std::min(head - within, col + cols - from);
-              const int t = a.row(row0 + row + i);
-              const int64_t query = (int64_t(h / group) * batch.rows + t) * group + h % group;
-              const float* d = tile + i * ld + (from - col);
-              if (c.output_gate)
-                k.logistic.mul_backward(a.q.at(t, h * c.q_stride() + head + within), attention.at(row + i, from), head,
-                                        d, ld, 1, count, mem.d_head_gates.at(t, from), d_out.at(query, within), count,
-                                        nullptr, 0);
-              else
-                k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
-              from += count;
-            }
-        });
+    back_product(team, k, ws.workers, {rows, c.q_width(), &o_term, 1, run.gradient_codes},
+                 [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
+                   for (int i = 0; i < n; i++)
+                     for (int from = col; from < col + cols;) {
+                       const int h = from / head, within = from % head,
+                                 count = std::min(head - within, col + cols - from);
+                       const int t = a.row(row0 + row + i);
+                       const int64_t query = (int64_t(h / group) * batch.rows + t) * group + h % group;
+                       const float* d = tile + i * ld + (from - col);
+                       if (c.output_gate)
+                         k.logistic.mul_backward(
+                             a.q.at(t, h * c.q_stride() + head + within), attention.at(row + i, from), head, d, ld, 1,
+                             count, mem.d_head_gates.at(t, from), d_out.at(query, within), count, nullptr, 0);
+                       else
+                         k.round_rows(d, ld, 1, count, 1.0f, d_out.at(query, within), count);
+                       from += count;
+                     }
+                 });
     each_rows(team, rows, 4 * c.q_width(), [&](int row, int n, int worker) {
       for (int i = row; i < row + n; i++) {
         const int t = a.row(row0 + i);

@@ -27,10 +27,23 @@ Widths widths_of(const LayerSpec& l) {
   return w;
 }
 
+namespace {
+
+// Matrices whose transposes are multiplied with gradients that are summed up by one product of backward.
+template <class F> void each_gradient_sum(const Layer& l, F&& f) {
+  const auto& p = l.projections;
+  f({&p[kDown]}), f({&p[kGate], &p[kUp]}), f({&p[kO]}), f({&p[kQ], &p[kK], &p[kV]});
+  f({&p[kInQkv], &p[kInZ], &p[kInB], &p[kInA]});
+  f({&l.token_gate}), f({&l.token_out});
+  for (const Expert& e : l.experts) f({&e.down}), f({&e.gate, &e.up});
+}
+
+}  // namespace
+
 Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     : spec(m), kernels(k), weights(std::move(w)) {
   std::vector<const AttentionSpec*> known;
-  if (weights->token_projection.quantized()) code_groups_ = m.hidden / kCodeGroup;
+  if (weights->token_projection.quantized()) code_bytes_ = code_row_bytes(weights->token_projection.format, m.hidden);
   for (size_t layer = 0; layer < m.layers.size(); layer++) {
     const Widths own = widths_of(m.layers[layer]);
     for (int Widths::*width :
@@ -52,9 +65,14 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     int64_t bytes = 0;
     weights->layers[layer].each_matrix([&](const Linear& linear) {
       bytes += panels_of(linear.n) * panel_bytes(k, linear.k);
-      if (linear.quantized()) code_groups_ = std::max(code_groups_, linear.k / kCodeGroup);
+      if (linear.quantized()) code_bytes_ = std::max(code_bytes_, code_row_bytes(linear.format, linear.k));
     });
     layer_bytes_ = std::max(layer_bytes_, bytes);
+    each_gradient_sum(weights->layers[layer], [&](std::initializer_list<const Linear*> terms) {
+      int64_t sum = 0;
+      for (const Linear* w : terms) sum += gradient_code_bytes_of(*w);
+      gradient_code_bytes_ = std::max(gradient_code_bytes_, sum);
+    });
 
     const int keys = m.keys_layer(int(layer));
     shared_keys_.push_back(keys < int(layer) ? shared_keys_[size_t(keys)] : -1);

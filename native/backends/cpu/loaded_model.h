@@ -14,10 +14,10 @@ constexpr int kDeltaInputs = kProjections - kInQkv;
 struct Widths {
   int attended = 0;  // what attention, the delta rule or a short convolution puts out
   int q = 0, kv = 0, heads = 0, head_dim = 0;
-  int intermediate = 0;                 // of experts, of all that are chosen
-  int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
-  bool gated = false;                   // what is put out is gated before its projection
-  int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
+  int intermediate = 0;                                       // of experts, of all that are chosen
+  int delta_in[kDeltaInputs] = {};                            // of the projections from kInQkv on
+  bool gated = false;                                         // what is put out is gated before its projection
+  int64_t q_floats = 0, kv_floats = 0;                        // of float32 heads, each padded
   bool qk_norm = false, v_norm = false, norms_after = false;  // v_norm: of values that no key is made of
 };
 Widths widths_of(const LayerSpec&);
@@ -99,8 +99,10 @@ struct Model {
   }
   // Of the projections and experts of the largest layer, in the compute type.
   int64_t layer_bytes() const { return layer_bytes_; }
-  // Groups of codes in the widest row that quantised weights are multiplied with; 0: none are.
-  int code_groups() const { return code_groups_; }
+  // Of codes in the widest row that quantised weights are multiplied with; 0: none are.
+  int64_t code_bytes() const { return code_bytes_; }
+  // Of codes of a row's gradients for the product of backward that has most, with weights of 16 bits; 0: none has any.
+  int64_t gradient_code_bytes() const { return gradient_code_bytes_; }
 
  private:
   std::vector<RopeTable> ropes_;  // those that differ
@@ -112,7 +114,7 @@ struct Model {
   Widths widest_;
   ExpertsSpec most_experts_;
   int64_t layer_bytes_ = 0;
-  int code_groups_ = 0;
+  int64_t code_bytes_ = 0, gradient_code_bytes_ = 0;
 };
 
 }  // namespace anneal::cpu

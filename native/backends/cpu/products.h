@@ -34,8 +34,8 @@ inline Tile tile_of(const Split& s, int64_t chunk) {
 
 // Rows that are multiplied with weights, and their codes where these are quantised.
 struct Input : Rows {
-  const ActivationGroup* codes = nullptr;
-  int64_t codes_ld = 0;
+  const char* codes = nullptr;
+  int64_t codes_ld = 0;  // bytes
 };
 
 // c (+)= x W^T of a tile.
@@ -89,13 +89,13 @@ template <class F> void each_stripe(Team& team, const Rows& x, int rows, F&& f) 
 inline Input with_codes(Team& team, const Kernels& k, const Rows& x, int rows, const Linear* const* weights, int count,
                         CodeStore& store) {
   Input input{x};
-  for (int i = 0; i < count && !input.codes; i++)
-    if (weights[i]->takes_codes()) input.codes = store.data, input.codes_ld = store.ld;
-  if (!input.codes) return input;
+  const auto taker = std::find_if(weights, weights + count, [](const Linear* w) { return w->takes_codes(); });
+  if (taker == weights + count) return input;
+  input.codes = store.data, input.codes_ld = store.ld;
+  const auto quantize = k.quantized[quantized_index((*taker)->format)].quantize_rows;
   const int width = weights[0]->k;
-  each_rows(team, rows, width, [&](int row, int n, int) {
-    k.quantize_rows(x.at(row), x.ld, n, width, store.data + row * store.ld, store.ld);
-  });
+  each_rows(team, rows, width,
+            [&](int row, int n, int) { quantize(x.at(row), x.ld, n, width, store.at(row), store.ld); });
   return input;
 }
 

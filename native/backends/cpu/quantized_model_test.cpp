@@ -22,6 +22,10 @@ constexpr TensorFormat kIntegers[] = {TensorFormat::int4_32, TensorFormat::int4_
                                       TensorFormat::int8_32, TensorFormat::int8_64, TensorFormat::int8_128,
                                       TensorFormat::int4_128};
 
+constexpr TensorFormat kWide[] = {TensorFormat::int16_64, TensorFormat::int16_64, TensorFormat::int16_64,
+                                  TensorFormat::int16_64, TensorFormat::int16_64, TensorFormat::int16_64,
+                                  TensorFormat::int16_64};
+
 ModelSpec mixed_spec(TensorFormat type, const TensorFormat (&first)[7], TensorFormat embedding, TensorFormat head) {
   ModelSpec m;
   m.hidden = 256, m.vocab = 300, m.max_positions = 512, m.format = type;
@@ -60,6 +64,17 @@ ModelSpec experts_spec(TensorFormat type) {
         m.quantized[expert_tensor(m, l, e, p).name] = narrow ? kGguf[3 + (e + l) % 4] : kGguf[(e + p) % 7];
       }
   }
+  return m;
+}
+
+// The same with all of 16 bits that can be.
+ModelSpec wide_experts_spec(TensorFormat type) {
+  ModelSpec m = experts_spec(type);
+  for (const TensorShape& t : weight_tensors(m))
+    if (m.quantized.count(t.name) && t.cols % 64)
+      m.quantized.erase(t.name);
+    else if (m.quantized.count(t.name))
+      m.quantized[t.name] = TensorFormat::int16_64;
   return m;
 }
 
@@ -253,6 +268,10 @@ void check_quantized_models() {
     QuantizedCase{integers, Stored(integers), "integers" + compute, one, two}.check(rows);
     const ModelSpec experts = experts_spec(type);
     QuantizedCase{experts, Stored(experts), "quantised experts" + compute, one, two}.check(rows);
+    const ModelSpec wide = mixed_spec(type, kWide, TensorFormat::int16_64, TensorFormat::int16_64);
+    QuantizedCase{wide, Stored(wide), "16 bits" + compute, one, two}.check(rows);
+    const ModelSpec wide_experts = wide_experts_spec(type);
+    QuantizedCase{wide_experts, Stored(wide_experts), "experts of 16 bits" + compute, one, two}.check(rows);
     const ModelSpec biased = biased_experts_spec(type);
     QuantizedCase{biased, Stored(biased), "quantised experts with biases" + compute, one, two}.check(rows);
   }

@@ -154,7 +154,7 @@ void end_of_layer_backward(Team& team, const Model& m, int layer, const LayerAct
   });
   if (!width) return;
   const BackTerm out{run.d_out, &w.token_out}, gate{run.d_token_gate, &w.token_gate};
-  back_product(team, k, ws.workers, {rows, width, &out, 1},
+  back_product(team, k, ws.workers, {rows, width, &out, 1, run.gradient_codes},
                [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                  for (int i = row; i < row + n; i++)
                    m.activation(layer).mul_backward(a.token_gate.at(row0 + i, col),
@@ -162,7 +162,7 @@ void end_of_layer_backward(Team& team, const Model& m, int layer, const LayerAct
                                                     tile + (i - row) * ld, ld, 1, cols, run.d_token_gate.at(i, col),
                                                     run.token_act.at(i, col), run.d_token_gate.ld, nullptr, 0);
                });
-  back_product(team, k, ws.workers, {rows, hidden, &gate, 1},
+  back_product(team, k, ws.workers, {rows, hidden, &gate, 1, run.gradient_codes},
                [&](int row, int n, int col, int cols, const float* tile, int64_t ld, int) {
                  for (int i = 0; i < n; i++) k.add(d.at(row + i, col), tile + i * ld, cols);
                });

@@ -39,6 +39,12 @@ struct Linear {
 inline size_t panel_bytes(const Kernels& k, const Linear& w) {
   return w.quantized() ? size_t(quantized_panel_bytes_of(w.format, w.k)) : panel_bytes(k, w.k);
 }
+// The same of its transpose's panels, as backward multiplies them, over `rows` outputs.
+inline size_t back_panel_bytes(const Kernels& k, const Linear& w, int rows) {
+  return is_wide(w.format) ? wide_panel_bytes(rows) : panel_bytes(k, rows);
+}
+// Of codes of a row of gradients that are multiplied with that; 0: they are taken as they are.
+inline int64_t gradient_code_bytes_of(const Linear& w) { return is_wide(w.format) ? code_row_bytes(w.format, w.n) : 0; }
 // Of all its panels, each of whole vectors.
 inline size_t matrix_bytes(const Kernels& k, const Linear& w) { return panels_of(w.n) * panel_bytes(k, w); }
 

@@ -12,11 +12,11 @@ void RunScratch::size(const Model& m, int rows, int lora_columns) {
   if (c.norms_after || m.spec.token_inputs) branch.size(rows, m.spec.hidden, m.kernels);
   if (m.spec.token_inputs) token_act.size(rows, m.spec.token_inputs, m.kernels);
   if (c.gated) gated.size(rows, c.attended, m.kernels);
-  codes.size(rows, m.code_groups());
+  codes.size(rows, m.code_bytes());
   if (const ExpertsSpec& e = m.most_experts(); e.count) {
     experts.scores.size(rows, padded(e.count) + kLanes);
     experts.input.size(int64_t(rows) * e.per_row(), m.spec.hidden, m.kernels);
-    experts.codes.size(int64_t(rows) * e.per_row(), m.code_groups());
+    experts.codes.size(int64_t(rows) * e.per_row(), m.code_bytes());
   }
   if (lora_columns)
     for (RowStore& s : z) s.size(rows, lora_columns, m.kernels);
@@ -32,6 +32,7 @@ void RunScratch::size_backward(const Model& m, int rows, int lora_columns) {
   d_v.size(rows, c.kv, m.kernels);
   d_qkv.size(rows, c.delta_in[0], m.kernels);
   d_normed.size(rows, m.spec.hidden);
+  gradient_codes.size(rows, m.gradient_code_bytes());
   if (m.spec.token_inputs) d_token_gate.size(rows, m.spec.token_inputs, m.kernels);
   if (const ExpertsSpec& e = m.most_experts(); e.count) {
     experts.d_act.size(int64_t(rows) * e.per_row(), e.stride());
@@ -81,7 +82,9 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
                                      size_t(3 * padded(m.spec.hidden)), size_t(3 * m.most_experts().stride()),
                                      size_t(padded(token_width) + 2 * padded(m.spec.token_inputs))}) *
                    sizeof(float));
-    w.panel.reserve(size_t(kBackwardColumns) / kLanes * panel_bytes(m.kernels, kBackwardReduction));
+    w.panel.reserve(size_t(kBackwardColumns) / kLanes *
+                    std::max(panel_bytes(m.kernels, kBackwardReduction),
+                             m.gradient_code_bytes() ? wide_panel_bytes(kBackwardReduction) : 0));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);
   }

@@ -39,13 +39,14 @@ struct MatrixStore : Matrix {
 // Codes of rows, as quantised weights are multiplied with them.
 struct CodeStore {
   Buffer memory;
-  ActivationGroup* data = nullptr;
-  int64_t ld = 0;  // groups to a row
-  void size(int64_t rows, int64_t groups) {
-    ld = groups;
-    memory.reserve(size_t(rows) * groups * sizeof(ActivationGroup));
-    data = reinterpret_cast<ActivationGroup*>(memory.data());
+  char* data = nullptr;
+  int64_t ld = 0;  // bytes of a row
+  void size(int64_t rows, int64_t row_bytes) {
+    ld = row_bytes;
+    memory.reserve(size_t(rows * row_bytes));
+    data = memory.data();
   }
+  char* at(int64_t row) const { return data + row * ld; }
 };
 
 // Of a run of rows whose feed-forward is that of experts. Choice c = row * per_row + j is the j-th expert of a row, by
@@ -77,6 +78,7 @@ struct RunScratch {
   // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, d_token_gate, g[kProjections];
   MatrixStore d_normed;
+  CodeStore gradient_codes;  // of the terms of a product with weights of 16 bits
   void size(const Model&, int rows, int lora_columns);
   void size_backward(const Model&, int rows, int lora_columns);
 };

@@ -25,6 +25,9 @@ namespace {
 void require_here(const ModelSpec& m) {
   model::check(m);
   if (m.token_inputs) refuse("tokenInputs", "are not computed by this device");
+  for (const auto& [name, format] : m.quantized)
+    if (model::is_wide(format))
+      refuse("quantized", "(" + name + ") has weights of 16 bits, which are for the processor alone");
   for (size_t i = 0; i < m.layers.size(); i++) {
     const std::string at = "layers[" + std::to_string(i) + "].";
     if (m.layers[i].experts) refuse(at + "experts", "are not computed by this device");

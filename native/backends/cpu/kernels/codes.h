@@ -1,5 +1,5 @@
-// Numbers that share a scale as codes of 8 bits: nearest to x / scale, ties to even, with scale = absolute maximum /
-// 127.
+// Numbers that share a scale as codes, of 8 bits where nothing else is said: nearest to x / scale, ties to even, with
+// scale = absolute maximum / the largest code.
 #pragma once
 #include "simd.h"
 
@@ -21,12 +21,12 @@ struct CodeScale {
   bool none;    // no number has a code other than 0
   F32x16 inverse;
 
-  ANNEAL_INLINE explicit CodeScale(const CodeRange& range) {
+  ANNEAL_INLINE explicit CodeScale(const CodeRange& range, float largest = 127) {
     const float most = max_lanes(range.most), wrong = sum_lanes(range.wrong);
     // Below this the reciprocal would overflow.
     none = !(wrong == 0) || most < 1e-35f;
-    scale = !(wrong == 0) ? wrong : none ? 0.0f : most / 127.0f;
-    inverse = all(none ? 0.0f : 127.0f / most);
+    scale = !(wrong == 0) ? wrong : none ? 0.0f : most / largest;
+    inverse = all(none ? 0.0f : largest / most);
   }
   // Code + kToNearest: in the low bits the code, as an integer of two's complement.
   ANNEAL_INLINE F32x16 shifted(F32x16 x) const { return none ? all(kToNearest) : x * inverse + all(kToNearest); }

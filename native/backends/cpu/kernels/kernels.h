@@ -171,6 +171,9 @@ struct Probabilities {
   float shift, divisor, least, floor, coarse = 0;
 };
 
+using model::quantized_index;
+using model::TensorFormat;
+
 // Activations of a row that share a scale, as quantised weights are multiplied with them.
 constexpr int kCodeGroup = 32;
 struct ActivationGroup {
@@ -180,19 +183,35 @@ struct ActivationGroup {
   int32_t sums[2];           // of the first 16 codes, of the last 16
 };
 
+// The same for weights of 16 bits.
+constexpr int kWideGroup = 64, kMostWideCode = 4095;
+struct WideActivationGroup {
+  int16_t codes[kWideGroup];  // nearest to x / scale
+  float scale;                // absolute maximum / kMostWideCode
+};
+
+// Bytes of a row of k activations as groups; what a last group lacks counts as zeros.
+constexpr int64_t code_row_bytes(TensorFormat format, int k) {
+  return model::is_wide(format) ? (k + kWideGroup - 1) / kWideGroup * int64_t(sizeof(WideActivationGroup))
+                                : (k + kCodeGroup - 1) / kCodeGroup * int64_t(sizeof(ActivationGroup));
+}
+
 // Of one format of quantised weights, see quantized_panel.h; k is a multiple of the format's block.
 struct QuantizedKernels {
-  // As gemm, with codes of the activations: a has lda groups to a row.
-  void (*product)(const ActivationGroup* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
-                  int64_t ldc, bool accumulate);
-  // gemm over the dequantised weights, rounded to T.
+  // Rows [rows][lds] of T to groups, rows of which are `ld` bytes apart. k is a multiple of a group, but for weights of
+  // 16 bits any.
+  void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, void* groups, int64_t ld);
+  // As gemm, with groups of the activations: rows of a are lda bytes apart.
+  void (*product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
+                  bool accumulate);
+  // gemm over the dequantised weights, rounded to T. Null for weights of 16 bits.
   void (*dequantized_product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
                               int64_t ldc, bool accumulate);
-  // As transpose_panels: panels of T.
+  // As transpose_panels: panels of T; of weights of 16 bits, such panels again: n0 is a multiple of a block, and of the
+  // 64 x 64 that are a block both ways, codes share the largest scale.
   void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
   void (*embed)(const void* panels, int k, int id, float* out);
 };
-using model::quantized_index;
 constexpr int kQuantizedCount = int(std::size(model::kQuantizedFormats));
 
 constexpr int kLimits = 4;  // thresholds that sums_below tries at once
@@ -248,8 +267,6 @@ struct Kernels {
   // dst [rows][ldd] (float32) = src [rows][lds] (T).
   void (*widen_rows)(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd);
   void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
-  // Groups [rows][ld] of T [rows][lds]; k is a multiple of 32.
-  void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld);
   QuantizedKernels quantized[kQuantizedCount];
   void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);     // c [rows][ldc] += bias [n]
   void (*add)(float* y, const float* x, int64_t n);                                // y += x

@@ -13,6 +13,7 @@
 #include "codes.h"
 #include "gemm.h"
 #include "quantized_panel.h"
+#include "wide_products.h"
 
 namespace anneal::cpu {
 namespace {
@@ -131,8 +132,10 @@ void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, con
 }
 
 template <TensorFormat F>
-void quantized_product(const ActivationGroup* a, int64_t lda, int m, const void* panels_, int k, int npanels, float* c,
+void quantized_product(const void* rows, int64_t row_bytes, int m, const void* panels_, int k, int npanels, float* c,
                        int64_t ldc, bool accumulate) {
+  const ActivationGroup* const a = (const ActivationGroup*)rows;
+  const int64_t lda = row_bytes / int64_t(sizeof(ActivationGroup));
   const uint8_t* panels = (const uint8_t*)panels_;
   const int64_t bytes = quantized_panel_bytes(F, k);
   if (!accumulate)
@@ -149,12 +152,11 @@ void quantized_product(const ActivationGroup* a, int64_t lda, int m, const void*
   }
 }
 
-// Activations [rows][k] to groups [rows][ld].
-template <class T>
-void quantize_rows(const void* src, int64_t lds, int rows, int k, ActivationGroup* groups, int64_t ld) {
+// Activations [rows][k] to groups, rows of which are ld bytes apart.
+template <class T> void quantize_rows(const void* src, int64_t lds, int rows, int k, void* groups, int64_t ld) {
   for (int r = 0; r < rows; r++) {
     const T* from = (const T*)src + r * lds;
-    ActivationGroup* to = groups + r * ld;
+    ActivationGroup* to = (ActivationGroup*)((char*)groups + r * ld);
     for (int g = 0; g < k / kGroup; g++, from += kGroup, to++) {
       const F32x16 x[2] = {load(from), load(from + kLanes)};
       CodeRange range;
@@ -291,7 +293,11 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
 }
 
 template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels() {
-  return {quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>, embed_quantized<F>};
+  if constexpr (model::is_wide(F))
+    return {quantize_wide_rows<T>, wide_product, nullptr, transpose_wide, embed_wide};
+  else
+    return {quantize_rows<T>, quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>,
+            embed_quantized<F>};
 }
 
 template <class T, size_t... I> constexpr void add_quantized(QuantizedKernels* k, std::index_sequence<I...>) {

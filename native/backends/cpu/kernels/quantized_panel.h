@@ -15,6 +15,8 @@
 //                    2j + h, and the two after them those of the minimum
 //   q6_k             [16 groups of 16 k][16] signed bytes
 // With own zeros, scale [16] float32 and zero point [16] bytes instead; of mxfp4 the exponent [16] bytes.
+//
+// Codes of 16 bits: see wide_products.h.
 #pragma once
 #include <cstring>
 
@@ -179,6 +181,20 @@ template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, 
 }
 
 // ---- panels
+
+// The same of codes of 16 bits, zeros where anything is padded.
+inline void pack_wide_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k,
+                            uint8_t* panel) {
+  std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
+  uint8_t* const exponents = panel + code_bytes(f, k);
+  for (int lane = 0; lane < n; lane++)
+    for (int block = 0; block < k / f.numbers; block++) {
+      const uint8_t* const from = rows + lane * bytes + int64_t(block) * f.bytes;
+      exponents[block * kLanes + lane] = from[0];
+      for (int pair = 0; pair < f.numbers / 2; pair++)
+        std::memcpy(panel + (int64_t(block) * f.numbers / 2 + pair) * kLanes * 4 + lane * 4, from + 1 + pair * 4, 4);
+    }
+}
 
 // Rows of blocks, `bytes` apart; what is padded has scales of zero, and numbers of zero, not minus zero.
 inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {

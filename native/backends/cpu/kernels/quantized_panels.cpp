@@ -36,6 +36,7 @@ int64_t quantized_panel_bytes_of(TensorFormat format, int k) { return quantized_
 void pack_quantized(TensorFormat format, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
   const QuantizedFormat& f = quantized_format(format);
   if (n == kLanes && lies_in_quads(f)) return pack_quads(f, rows, bytes, k, panel);
+  if (model::is_wide(format)) return pack_wide_panel(f, rows, bytes, n, k, panel);
   pack_panel(f, rows, bytes, n, k, panel);
 }
 

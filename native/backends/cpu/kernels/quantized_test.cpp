@@ -40,6 +40,15 @@ struct Weights {
         at[4] &= uint8_t((1 << known.bits) - 1);
         continue;
       }
+      if (model::is_wide(f)) {
+        *at = uint8_t(random_bits() % 8 ? 108 + random_bits() % 12 : random_bits() % 2);
+        for (int i = 0; i < known.numbers; i++) {
+          const int16_t code =
+              int16_t(int(random_bits() % (2 * quantization::kMostWord + 1)) - quantization::kMostWord);
+          std::memcpy(at + 1 + 2 * i, &code, 2);
+        }
+        continue;
+      }
       if (known.looked_up) {
         *at = uint8_t(random_bits() % 8 ? 112 + random_bits() % 12 : random_bits() % 2);
         continue;
@@ -59,12 +68,28 @@ struct Weights {
   uint8_t* panel(int p) const { return (uint8_t*)panels.at + p * quantized_panel_bytes_of(format, k); }
 };
 
-std::vector<ActivationGroup> quantized(const Kernels& k, const Floats& x, int rows, int cols) {
-  Block left = rounded(k, x, rows, cols, cols);
-  std::vector<ActivationGroup> groups(size_t(rows) * cols / 32);
-  k.quantize_rows(left.at, cols, rows, cols, groups.data(), cols / 32);
-  return groups;
-}
+// Rows of activations as codes for weights of a format.
+struct Codes {
+  TensorFormat format;
+  int64_t ld;
+  std::vector<char> bytes;
+
+  Codes(const Kernels& k, TensorFormat f, const Floats& x, int rows, int cols)
+      : format(f), ld(code_row_bytes(f, cols)), bytes(size_t(rows * ld)) {
+    Block left = rounded(k, x, rows, cols, cols);
+    k.quantized[quantized_index(f)].quantize_rows(left.at, cols, rows, cols, bytes.data(), ld);
+  }
+  const char* row(int r) const { return &bytes[size_t(r * ld)]; }
+  // Of the numbers that it stands for, number i of row r.
+  double operator()(int r, int i) const {
+    const auto number = [&](const auto* groups, int group) {
+      const auto& g = groups[i / group];
+      return double(g.scale) * g.codes[i % group];
+    };
+    return model::is_wide(format) ? number((const WideActivationGroup*)row(r), kWideGroup)
+                                  : number((const ActivationGroup*)row(r), kCodeGroup);
+  }
+};
 
 void test_activations(DType type) {
   const int rows = 40, cols = 320;
@@ -79,7 +104,10 @@ void test_activations(DType type) {
   x[4 * cols + 7] = INFINITY, x[4 * cols + 40] = NAN;
   const Floats got = same_everywhere(type, "activations as codes", [&](const Kernels& k) {
     Floats out;
-    for (const ActivationGroup& g : quantized(k, x, rows, cols)) {
+    const Codes codes(k, TensorFormat::q8_0, x, rows, cols);
+    const ActivationGroup* const groups = (const ActivationGroup*)codes.bytes.data();
+    for (int i = 0; i < rows * cols / kCodeGroup; i++) {
+      const ActivationGroup& g = groups[i];
       out.insert(out.end(), {g.scale, g.sum, float(g.sums[0]), float(g.sums[1])});
       for (int8_t code : g.codes) out.push_back(code);
     }
@@ -107,31 +135,120 @@ void test_activations(DType type) {
   expect(right, std::string("activations as codes of ") + name(type));
 }
 
+// Of 13 bits, also of rows that end within a group.
+void test_wide_activations(DType type) {
+  const int rows = 9;
+  for (int cols : {1, 16, 37, 64, 130, 320}) {
+    Floats x = kept(type, normals(size_t(rows) * cols, 3));
+    for (int i = 0; i < cols; i++) {
+      x[i] = 0;
+      x[cols + i] = 1e-37f * normal();
+      x[2 * cols + i] = 1e38f * std::tanh(normal());
+      x[3 * cols + i] = i % 2 ? 4095 : float(i % 100) + 0.5f;  // ties
+    }
+    x = kept(type, x);
+    x[4 * cols] = NAN, x[5 * cols + cols - 1] = -INFINITY;
+    const int groups = (cols + kWideGroup - 1) / kWideGroup, each = kWideGroup + 1;
+    const Floats got = same_everywhere(type, "activations as words", [&](const Kernels& k) {
+      Floats out;
+      const Codes codes(k, TensorFormat::int16_64, x, rows, cols);
+      for (int g = 0; g < rows * groups; g++) {
+        const WideActivationGroup& group = ((const WideActivationGroup*)codes.bytes.data())[g];
+        out.push_back(group.scale);
+        out.insert(out.end(), group.codes, group.codes + kWideGroup);
+      }
+      return out;
+    });
+    bool right = true;
+    for (int r = 0; r < rows; r++)
+      for (int g = 0; g < groups; g++) {
+        const float *codes = &got[size_t(r * groups + g) * each + 1], scale = codes[-1];
+        const int from = g * kWideGroup, count = std::min(kWideGroup, cols - from);
+        const float* values = &x[size_t(r) * cols + from];
+        float most = 0;
+        for (int i = 0; i < count; i++) most = std::max(most, std::fabs(values[i]));
+        if (!std::all_of(values, values + count, [](float v) { return std::isfinite(v); })) {
+          right &= std::isnan(scale);
+          continue;
+        }
+        right &= scale == (most < 1e-35f ? 0 : most / kMostWideCode);
+        for (int i = 0; i < kWideGroup; i++)
+          right &= std::fabs(codes[i]) <= kMostWideCode &&
+                   (i < count ? std::fabs(double(scale) * codes[i] - values[i]) <= std::max(0.501 * scale, 1e-35)
+                              : codes[i] == 0);
+      }
+    expect(right, "activations as words of " + std::string(name(type)) + ", " + std::to_string(cols));
+  }
+}
+
+// Panels of W^T of 16 bits: of any columns and rows, with what is missing to a group; their product with gradients.
+void test_wide_transposes(DType type, int n, int k) {
+  const Weights w(TensorFormat::int16_64, n, k);
+  const int rows = 21;
+  const Floats dy = kept(type, normals(size_t(rows) * n));
+  for (auto [col, cols] : {std::pair{0, k}, {16, k - 16}, {32, std::min(48, k - 32)}})
+    for (int n0 = 0; n0 < n; n0 += 64) {
+      const int count = n - n0, width = int(panels_of(cols)) * kLanes, whole = (count + 63) / 64 * 64;
+      Floats part(size_t(rows) * count);
+      for (int r = 0; r < rows; r++) std::copy_n(&dy[size_t(r) * n + n0], count, &part[size_t(r) * count]);
+      const Codes codes(*kernels(Isa::portable, type), TensorFormat::int16_64, part, rows, count);
+      const std::string what = "transposed words n=" + std::to_string(n) + " k=" + std::to_string(k) + " from " +
+                               std::to_string(n0) + ", " + std::to_string(col);
+      const Floats got = same_everywhere(type, what, [&](const Kernels& kernel) {
+        const QuantizedKernels& q = kernel.quantized[quantized_index(TensorFormat::int16_64)];
+        Block panels(size_t(panels_of(cols)) * wide_panel_bytes(whole) + 64);
+        q.transpose_panels(w.panels.at, k, col, cols, n0, count, panels.at);
+        const Codes own(kernel, TensorFormat::int16_64, part, rows, count);
+        Floats c(size_t(rows) * width);
+        q.product(own.bytes.data(), own.ld, rows, panels.at, whole, int(panels_of(cols)), c.data(), width, false);
+        return c;
+      });
+      // A code errs by half of the largest scale of its 64 x 64.
+      Floats scales(size_t((k + 63) / 64) * ((n + 63) / 64));
+      for (int j = 0; j < n; j++)
+        for (int i = 0; i < k; i++) {
+          float& most = scales[size_t(j / 64) * ((k + 63) / 64) + i / 64];
+          most = std::max(most, std::fabs(w.values[size_t(j) * k + i]));
+        }
+      bool near_enough = true;
+      for (int r = 0; r < rows; r++)
+        for (int i = 0; i < cols; i++) {
+          double want = 0, unit = 0, off = 0;
+          for (int j = 0; j < count; j++) {
+            const double x = codes(r, j), product = x * w.values[size_t(n0 + j) * k + col + i];
+            const double step = scales[size_t((n0 + j) / 64) * ((k + 63) / 64) + (col + i) / 64] / 4095;
+            want += product, unit += product * product, off += std::pow(x * step, 2);
+          }
+          near_enough &= std::fabs(got[size_t(r) * width + i] - want) <= 3 * std::sqrt(off) + 2e-6 * std::sqrt(unit);
+        }
+      expect(near_enough, what + " on " + name(type));
+    }
+}
+
 void test_format(int index, DType type, int n, int k) {
   const TensorFormat format = format_of(index);
-  const int rows = 40, width = int(panels_of(n)) * kLanes, groups = k / 32;
+  const int rows = 40, width = int(panels_of(n)) * kLanes;
   const Weights w(format, n, k);
   const Floats x = kept(type, normals(size_t(rows) * k)), c0 = normals(size_t(rows) * width);
   const std::string what = name_of(index) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
   const auto of = [&](const Kernels& kernel) -> const QuantizedKernels& { return kernel.quantized[index]; };
 
   const Floats all = same_everywhere(type, what + ": product", [&](const Kernels& kernel) {
-    const auto a = quantized(kernel, x, rows, k);
+    const Codes a(kernel, format, x, rows, k);
     Floats c(size_t(rows) * width), d = c0;
-    of(kernel).product(a.data(), groups, rows, w.panels.at, k, int(panels_of(n)), c.data(), width, false);
-    of(kernel).product(a.data(), groups, rows, w.panels.at, k, int(panels_of(n)), d.data(), width, true);
+    of(kernel).product(a.bytes.data(), a.ld, rows, w.panels.at, k, int(panels_of(n)), c.data(), width, false);
+    of(kernel).product(a.bytes.data(), a.ld, rows, w.panels.at, k, int(panels_of(n)), d.data(), width, true);
     c.insert(c.end(), d.begin(), d.end());
     return c;
   });
-  const auto codes = quantized(*kernels(Isa::portable, type), x, rows, k);
+  const Codes codes(*kernels(Isa::portable, type), format, x, rows, k);
   std::vector<double> want(2 * size_t(rows) * width);
   double unit = 0;
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < n; j++) {
       double sum = 0, size = 0;
       for (int i = 0; i < k; i++) {
-        const ActivationGroup& g = codes[size_t(r) * groups + i / 32];
-        const double product = double(g.scale) * g.codes[i % 32] * w.values[size_t(j) * k + i];
+        const double product = codes(r, i) * w.values[size_t(j) * k + i];
         sum += product, size += product * product;
       }
       want[size_t(r) * width + j] = sum, unit = std::max(unit, std::sqrt(size));
@@ -140,15 +257,14 @@ void test_format(int index, DType type, int n, int k) {
   near(what + ": product", all, want, 2e-6, unit);
 
   for (const Kernels* kernel : sets(type)) {
-    const auto a = quantized(*kernel, x, rows, k);
+    const Codes a(*kernel, format, x, rows, k);
     bool same = true;
     for (int m : {1, 2, 3, 4, 5, 7, 8, 11, 16, 40}) {
       const int first = int(random_bits() % (rows - m + 1));
       for (int p = 0; p < panels_of(n);) {
         const int count = std::min<int>(1 + int(random_bits() % 5), int(panels_of(n)) - p);
         Floats part(size_t(m) * count * kLanes);
-        of(*kernel).product(&a[size_t(first) * groups], groups, m, w.panel(p), k, count, part.data(), count * kLanes,
-                            false);
+        of(*kernel).product(a.row(first), a.ld, m, w.panel(p), k, count, part.data(), count * kLanes, false);
         for (int r = 0; r < m; r++)
           same &= !std::memcmp(&part[size_t(r) * count * kLanes], &all[size_t(first + r) * width + p * kLanes],
                                size_t(count) * kLanes * 4);
@@ -156,6 +272,15 @@ void test_format(int index, DType type, int n, int k) {
       }
     }
     expect(same, what + ": row counts and splits on " + isa_name(kernel->isa));
+
+    Floats row(k);
+    bool embedded = true;
+    for (int id = 0; id < n; id++) {
+      of(*kernel).embed(w.panels.at, k, id, row.data());
+      embedded &= !std::memcmp(row.data(), &w.values[size_t(id) * k], size_t(k) * 4);
+    }
+    expect(embedded, what + ": rows of the embedding on " + isa_name(kernel->isa));
+    if (model::is_wide(format)) continue;
 
     // Over the numbers the blocks stand for, rounded to the compute type.
     Block left = rounded(*kernel, x, rows, k, k), right = packed(*kernel, w.values, n, k);
@@ -176,14 +301,6 @@ void test_format(int index, DType type, int n, int k) {
       transposed &= !std::memcmp(got.at, wanted.at, size_t(bytes));
     }
     expect(transposed, what + ": transposed on " + isa_name(kernel->isa));
-
-    Floats row(k);
-    bool embedded = true;
-    for (int id = 0; id < n; id++) {
-      of(*kernel).embed(w.panels.at, k, id, row.data());
-      embedded &= !std::memcmp(row.data(), &w.values[size_t(id) * k], size_t(k) * 4);
-    }
-    expect(embedded, what + ": rows of the embedding on " + isa_name(kernel->isa));
   }
 }
 
@@ -272,6 +389,8 @@ void test_quantized() {
   test_blocks();
   for (DType type : {DType::f32, DType::bf16}) {
     test_activations(type);
+    test_wide_activations(type);
+    for (auto [n, k] : {std::pair{5, 64}, {64, 128}, {300, 192}}) test_wide_transposes(type, n, k);
     for (int f = 0; f < kQuantizedCount; f++) {
       const int block = model::quantized_format(format_of(f)).numbers;
       for (auto [n, k] : {std::pair{1, block}, {17, 5 * block}, {112, 2 * block}, {64, 3 * block}})

@@ -177,6 +177,27 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
 constexpr int code_chains(int) { return 1; }
 #endif
 
+// sum += the products of both signed words in every lane. As assembly: g++ keeps sums of the intrinsic in memory.
+ANNEAL_INLINE void add_products8(__m256i& sum, __m256i words, __m256i x) {
+#ifdef __AVXVNNI__
+  asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(words), "x"(x));
+#else
+  __m256i products;
+  asm("vpmaddwd %2, %1, %0" : "=x"(products) : "x"(words), "x"(x));
+  asm("vpaddd %1, %0, %0" : "+x"(sum) : "x"(products));
+#endif
+}
+ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
+  add_products8(sum.lo, words.lo, x.lo), add_products8(sum.hi, words.hi, x.hi);
+}
+// Words times 2^-14 of others, from 0 to 2^14, halves rounded up; below 2^14.
+ANNEAL_INLINE __m256i scale_words8(__m256i words, __m256i factors) {
+  return _mm256_mulhrs_epi16(_mm256_add_epi16(words, words), factors);
+}
+ANNEAL_INLINE I32x16 scale_words(I32x16 words, I32x16 factors) {
+  return {scale_words8(words.lo, factors.lo), scale_words8(words.hi, factors.hi)};
+}
+
 ANNEAL_INLINE __m256i round_words8(__m256 x) {
   __m256i u = _mm256_castps_si256(x);
   __m256i upper = _mm256_srli_epi32(u, 16);
@@ -309,6 +330,7 @@ constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 1;
 constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
+constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

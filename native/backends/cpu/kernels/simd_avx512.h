@@ -108,6 +108,21 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
 constexpr int code_chains(int) { return 1; }
 #endif
 
+// sum += the products of both signed words in every lane. As assembly: g++ keeps sums of the intrinsic in memory.
+ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
+#ifdef __AVX512VNNI__
+  asm("vpdpwssd %2, %1, %0" : "+v"(sum.v) : "v"(words.v), "v"(x.v));
+#else
+  __m512i products;
+  asm("vpmaddwd %2, %1, %0" : "=v"(products) : "v"(words.v), "v"(x.v));
+  asm("vpaddd %1, %0, %0" : "+v"(sum.v) : "v"(products));
+#endif
+}
+// Words times 2^-14 of others, from 0 to 2^14, halves rounded up; below 2^14.
+ANNEAL_INLINE I32x16 scale_words(I32x16 words, I32x16 factors) {
+  return {_mm512_mulhrs_epi16(_mm512_add_epi16(words.v, words.v), factors.v)};
+}
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
 #ifdef __AVX512BF16__
@@ -195,7 +210,7 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   __m512i s[8], t[8];
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j++) s[j] = _mm512_shuffle_epi8(v[j].v, swap);
-  // 8 x 8 transposition of the 64-bit groups.
+    // 8 x 8 transposition of the 64-bit groups.
 #pragma GCC unroll 8
   for (int j = 0; j < 8; j += 2) {
     t[j] = _mm512_unpacklo_epi64(s[j], s[j + 1]);
@@ -262,6 +277,7 @@ constexpr int kFewRowsPanels = 6;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 3;
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
+constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

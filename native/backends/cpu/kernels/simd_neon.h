@@ -200,6 +200,22 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
 }
 constexpr int code_chains(int) { return 1; }
 
+// sum += the products of both signed words in every lane.
+ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
+  sum = quarters<I32x16>([&](int i) {
+    const int16x8_t w = vreinterpretq_s16_u32(words.v[i]), a = vreinterpretq_s16_u32(x.v[i]);
+    const int32x4_t low = vmull_s16(vget_low_s16(w), vget_low_s16(a)), high = vmull_high_s16(w, a);
+    return vaddq_u32(sum.v[i], vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+  });
+}
+// Words times 2^-14 of others, from 0 to 2^14, halves rounded up; below 2^14.
+ANNEAL_INLINE I32x16 scale_words(I32x16 words, I32x16 factors) {
+  return quarters<I32x16>([&](int i) {
+    const int16x8_t w = vreinterpretq_s16_u32(words.v[i]);
+    return vreinterpretq_u32_s16(vqrdmulhq_s16(vaddq_s16(w, w), vreinterpretq_s16_u32(factors.v[i])));
+  });
+}
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
   return quarters<I32x16>([&](int i) {
@@ -307,6 +323,7 @@ constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
 constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
+constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

@@ -233,6 +233,28 @@ ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
 ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_codes(sum, codes, x); }
 constexpr int code_chains(int) { return 1; }
 
+// The signed word in the upper or the low half of every lane.
+template <bool upper> ANNEAL_INLINE IntQuarter word_of(UintQuarter x) {
+  return (IntQuarter)(upper ? x : x << 16) >> 16;
+}
+// sum += the products of both signed words in every lane.
+ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
+  sum = quarters<I32x16>([&](int i) {
+    return sum.v[i] + (UintQuarter)(word_of<false>(words.v[i]) * word_of<false>(x.v[i])) +
+           (UintQuarter)(word_of<true>(words.v[i]) * word_of<true>(x.v[i]));
+  });
+}
+// Words times 2^-14 of others, from 0 to 2^14, halves rounded up; below 2^14.
+ANNEAL_INLINE I32x16 scale_words(I32x16 words, I32x16 factors) {
+  return quarters<I32x16>([&](int i) {
+    const auto scaled = [&](IntQuarter word, IntQuarter factor) {
+      return (UintQuarter)((word * factor + (1 << 13)) >> 14) & 0xffff;
+    };
+    return scaled(word_of<false>(words.v[i]), word_of<false>(factors.v[i])) |
+           scaled(word_of<true>(words.v[i]), word_of<true>(factors.v[i])) << 16;
+  });
+}
+
 // bfloat16 of each lane in its low 16 bits (see narrow()).
 ANNEAL_INLINE I32x16 round_words(F32x16 x) {
   return quarters<I32x16>([&](int i) {
@@ -312,6 +334,7 @@ constexpr int kFewRowsPanels = 1;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
+constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

@@ -34,7 +34,6 @@ template <class T> constexpr Kernels table(Isa isa) {
   k.round_rows = round_rows<T>;
   k.widen_rows = widen_rows<T>;
   k.embed = embed<T>;
-  k.quantize_rows = quantize_rows<T>;
   add_quantized<T>(k.quantized);
   k.bias_add = bias_add;
   k.add = add;
