@@ -42,7 +42,7 @@ export interface ModelOptions {
    *
    * "int16" takes as much memory as bfloat16, and is as exact: integers that processors without instructions for bfloat16 multiply
    * 1.3 to 1.8 times as fast as floats, in prompts, training and steps of many sequences. With `dtype: "float32"` its gradients are
-   * twenty times nearer to those of float32 than bfloat16's. On processors alone.
+   * more than ten times nearer to those of float32 than bfloat16's. On processors alone.
    */
   quantize?: Quantization;
   /**
