@@ -13,7 +13,7 @@
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
  * Where the processor has a matrix unit (AMX), or a GPU cooperative matrices, anneal is measured on it as well, as "anneal fast": with
- * `--precision fast`.
+ * `--precision fast`. Where it has no instructions for bfloat16, also with weights of 16-bit integers, as "anneal int16".
  *
  * `--device vulkan:0` measures a GPU: decode of 1, 16, 64 and 256 sequences, prefill, LoRA steps and an RL step of 64 x 8 rollouts, beside
  * llama.cpp's Vulkan and CUDA builds and PyTorch with CUDA, and beside bounds by what that device was probed at. With `--precision fast`
@@ -53,7 +53,8 @@ function optionsOf() {
         shape: { type: "string" },
         program: {
           type: "string",
-          default: "anneal,anneal fast,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl",
+          default:
+            "anneal,anneal fast,anneal int16,llama.cpp,llama.cpp vulkan,llama.cpp cuda,onnxruntime,torch,vllm,trl",
         },
         threads: { type: "string", default: String(Math.min(availableParallelism(), 16)) },
         rounds: { type: "string", default: "3" },
@@ -137,9 +138,13 @@ function commands(shape: string, path: string): Record<string, string[] | null> 
       torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cuda"),
     };
   }
+  const kernels = options.kernels ? ["--kernels", options.kernels] : [];
+  const { kernelSets, hasMatrixUnit } = openRuntime();
+  const widens = !hasMatrixUnit && (options.kernels ?? kernelSets.at(-1)) !== "avx512bf16";
   return {
-    anneal: tsx("anneal.ts", path, threads, ...(options.kernels ? ["--kernels", options.kernels] : [])),
+    anneal: tsx("anneal.ts", path, threads, ...kernels),
     "anneal fast": openRuntime().hasMatrixUnit ? tsx("anneal.ts", path, threads, "--kernels", "fast") : null,
+    "anneal int16": widens ? tsx("anneal.ts", path, threads, ...kernels, "--quantize", "int16") : null,
     "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
     onnxruntime: tsx("onnxRuntime.ts", path, threads, shape),
     torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cpu", options["torch-type"]),
@@ -300,7 +305,7 @@ const notes = [...versions].map(([name, version]) => `- ${name}: ${version}`);
 const document = [
   "# anneal beside its peers",
   `${machine}. ${new Date().toISOString().slice(0, 10)}. ${options.note}`.trim(),
-  'Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is. "anneal fast" is `--precision fast`, of devices with a matrix unit.',
+  'Printed by `npm run bench`, which says how: same weights, prompts and threads, by turns. anneal and llama.cpp by their cores, PyTorch\nby transformers and peft, ONNX Runtime on exported graphs, vLLM by requests to its engine. A ratio above 1 says that anneal is faster, below 1 that the peer is. "anneal fast" is `--precision fast`, of devices with a matrix unit; "anneal int16" is `--quantize int16`.',
   [...notes, ...limits].join("\n"),
   ...(all.length > 0 ? [`![rates](${name}.svg)`, table(all, machineRate.best)] : []),
   scores.join("\n"),

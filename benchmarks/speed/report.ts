@@ -60,23 +60,27 @@ function rows(measured: Measured): Row[] {
   });
 }
 
+/** Rows of anneal's beside its exact floats: `--precision fast`, and `--quantize int16`. */
+const VARIANTS = ["fast", "int16"];
+
 /** A table in Markdown: tokens per second, unless the work says otherwise. */
 export function table(all: readonly Measured[], machine: MachineRate): string {
-  const hasFast = all.some(({ results }) => results.some(({ program }) => program === "anneal fast"));
+  const measured = new Set(all.flatMap(({ results }) => results.map(({ program }) => program)));
+  const variants = VARIANTS.filter((variant) => measured.has(`anneal ${variant}`));
   const head = [
     "| | | per second | range | CPU s / 1,000 | anneal is faster by",
-    ...(hasFast ? ["fast is faster by"] : []),
+    ...variants.map((variant) => `${variant} is faster by`),
     "less CPU by | of the bound then | of the bound at best |",
   ].join(" | ");
   const lines = all.flatMap((one) => {
     const list = rows(one);
     const bound = boundRate(one, machine);
     const ours = list.find(({ program }) => program === "anneal");
-    const fast = list.find(({ program }) => program === "anneal fast");
+    const others = variants.map((variant) => list.find(({ program }) => program === `anneal ${variant}`));
     return list.map((row, i) => {
       const isOurs = row === ours;
       const ratio = (of: Row | undefined) =>
-        of && row !== ours && row !== fast ? `${(of.rate / row.rate).toFixed(2)}x` : "";
+        of && row !== ours && !others.includes(row) ? `${(of.rate / row.rate).toFixed(2)}x` : "";
       const less = ours?.cpu && row.cpu && !isOurs ? `${(row.cpu / ours.cpu).toFixed(2)}x` : "";
       const share = bound === null || !isOurs ? "" : `${percent(row.rate / bound)} of ${short(bound)}`;
       const cells = [
@@ -86,7 +90,7 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
         `${short(row.slowest)} - ${short(row.fastest)}`,
         row.cpu === null ? "" : short(row.cpu),
         ratio(ours),
-        ...(hasFast ? [fast && isOurs ? `${(fast.rate / row.rate).toFixed(2)}x` : ratio(fast)] : []),
+        ...others.map((other) => (other && isOurs ? `${(other.rate / row.rate).toFixed(2)}x` : ratio(other))),
         less,
         row.share === null ? "" : percent(row.share),
         share,
@@ -100,6 +104,7 @@ export function table(all: readonly Measured[], machine: MachineRate): string {
 const COLOURS: Record<string, string> = {
   anneal: "#d1495b",
   "anneal fast": "#f4a29f",
+  "anneal int16": "#e8853b",
   "llama.cpp": "#3d5a80",
   torch: "#8d99ae",
   vllm: "#66a182",

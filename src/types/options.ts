@@ -41,7 +41,7 @@ export interface ModelOptions {
    * but not the weights. Default: as the files have them.
    *
    * "int16" takes as much memory as bfloat16, and is as exact: integers that processors without instructions for bfloat16 multiply
-   * 1.3 to 1.8 times as fast as floats, in prompts, training and steps of many sequences. With `dtype: "float32"` its gradients are
+   * 1.3 to 1.6 times as fast as floats, in prompts, training and steps of many sequences. With `dtype: "float32"` its gradients are
    * more than ten times nearer to those of float32 than bfloat16's. On processors alone.
    */
   quantize?: Quantization;
