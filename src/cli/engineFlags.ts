@@ -89,7 +89,7 @@ export const engineFlags = {
   quantize: choice(
     "HOW",
     QUANTIZATIONS,
-    "quantise weights while they are loaded (int16: as exact as bfloat16, for speed)",
+    "quantise weights while they are loaded; int16 is for speed, as exact as bfloat16",
   ),
   "kv-cache": choice("HOW", KV_CACHES, "what the KV cache holds (default exact)"),
   threads: integer("N", "compute threads"),

@@ -6,13 +6,13 @@
 namespace anneal::cpu {
 
 void ActivationProbe::compare(const Kernels& k, const Linear& w, const Input& x, const Tile& t) {
-  if (!w.takes_codes() || is_wide(w.format)) return;  // wide ones lose less than bfloat16 does
+  if (!w.takes_codes()) return;
   const int cols = std::min(t.panels * kLanes, w.n - t.panel * kLanes);
   std::vector<float> codes(size_t(t.rows) * t.panels * kLanes), floats(codes.size());
   multiply(k, w, x, t, codes.data(), int64_t(t.panels) * kLanes, false);
-  k.quantized[quantized_index(w.format)].dequantized_product(x.at(t.row), x.ld, t.rows,
-                                                             w.panels + t.panel * panel_bytes(k, w), w.k, t.panels,
-                                                             floats.data(), int64_t(t.panels) * kLanes, false);
+  k.quantized[quantized_index(w.format)].dequantized_product(
+      x.at(t.row), x.ld, t.rows, w.panels + t.panel * panel_bytes(k, w), w.k, t.panels, floats.data(),
+      int64_t(t.panels) * kLanes, false);
   Squares& sums = squares_[&w];
   for (int row = 0; row < t.rows; row++)
     for (int col = 0; col < cols; col++) {

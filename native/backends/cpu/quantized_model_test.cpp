@@ -67,9 +67,11 @@ ModelSpec experts_spec(TensorFormat type) {
   return m;
 }
 
-// The same with all of 16 bits that can be.
+// The same with all of 16 bits that can be, the router of the first layer too.
 ModelSpec wide_experts_spec(TensorFormat type) {
   ModelSpec m = experts_spec(type);
+  for (const TensorShape& t : {router_tensor(m, 0), shared_gate_tensor(m, 0)})
+    m.quantized[t.name] = TensorFormat::int16_64;
   for (const TensorShape& t : weight_tensors(m))
     if (m.quantized.count(t.name) && t.cols % 64)
       m.quantized.erase(t.name);

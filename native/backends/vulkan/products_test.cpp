@@ -366,6 +366,7 @@ int main() {
   else
     printf("no cooperative matrices: they are not tried\n");
   for (const QuantizedFormat& f : anneal::model::kQuantizedFormats) {
+    if (is_wide(f.format)) continue;  // the processor's alone
     test_format(gpu, f, {{0, false}, {32, false}});
     // Codes of 4 bits with minima, and of 8 with two scales in 32 numbers.
     if (f.format == TensorFormat::q4_k || f.format == TensorFormat::q6_k) test_format(gpu, f, others);

@@ -204,7 +204,7 @@ struct QuantizedKernels {
   // As gemm, with groups of the activations: rows of a are lda bytes apart.
   void (*product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
                   bool accumulate);
-  // gemm over the dequantised weights, rounded to T. Null for weights of 16 bits.
+  // gemm over the dequantised weights, rounded to T.
   void (*dequantized_product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
                               int64_t ldc, bool accumulate);
   // As transpose_panels: panels of T; of weights of 16 bits, such panels again: n0 is a multiple of a block, and of the

@@ -203,14 +203,21 @@ ANNEAL_INLINE void store_quad(const F32x16* values, bf16* to) {
   for (int i = 0; i < 4; i += 2) store_int(to + i * kLanes, round_pairs(values[i], values[i + 1]));
 }
 
+// Of groups first .. first + groups - 1 of 32 k.
 template <TensorFormat F, class T>
 ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int groups, T* out) {
-  UnpackedPanel unpacked;
-  for (int g = 0; g < groups; g += kUnpackGroups) {
-    const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
-    unpack_panel<F>(panel, k, first + g, count, unpacked);
-    T* to = out + int64_t(g) * kGroup * kLanes;
-    each_quad<F>(unpacked, count, [&](int at, const F32x16* values) { store_quad(values, to + int64_t(at) * kLanes); });
+  if constexpr (model::is_wide(F)) {
+    each_wide_quad(panel, k, first, groups,
+                   [&](int at, const F32x16* values) { store_quad(values, out + int64_t(at) * kLanes); });
+  } else {
+    UnpackedPanel unpacked;
+    for (int g = 0; g < groups; g += kUnpackGroups) {
+      const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
+      unpack_panel<F>(panel, k, first + g, count, unpacked);
+      T* to = out + int64_t(g) * kGroup * kLanes;
+      each_quad<F>(unpacked, count,
+                   [&](int at, const F32x16* values) { store_quad(values, to + int64_t(at) * kLanes); });
+    }
   }
 }
 
@@ -294,7 +301,7 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
 
 template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels() {
   if constexpr (model::is_wide(F))
-    return {quantize_wide_rows<T>, wide_product, nullptr, transpose_wide, embed_wide};
+    return {quantize_wide_rows<T>, wide_product, dequantized_product<F, T>, transpose_wide, embed_wide};
   else
     return {quantize_rows<T>, quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>,
             embed_quantized<F>};

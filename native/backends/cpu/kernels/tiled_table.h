@@ -14,11 +14,8 @@ template <class Pages> void put_attention(AttentionKernels& k) {
   k.attention_backward = giving_back<attention_backward<bf16, Pages>>;
 }
 
-template <TensorFormat F> void put_dequantized(QuantizedKernels& k) {
-  if constexpr (!model::is_wide(F)) k.dequantized_product = giving_back<dequantized_product<F, bf16>>;
-}
 template <size_t... I> void put_dequantized(QuantizedKernels* k, std::index_sequence<I...>) {
-  (put_dequantized<model::kQuantizedFormats[I].format>(k[I]), ...);
+  ((k[I].dequantized_product = giving_back<dequantized_product<model::kQuantizedFormats[I].format, bf16>>), ...);
 }
 
 inline void put_tiled(Kernels& k) {

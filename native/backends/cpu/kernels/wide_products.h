@@ -227,6 +227,25 @@ inline void transpose_wide(const void* panels, int k, int col0, int cols, int n0
   }
 }
 
+// body(k from the first of these groups of 32 on, values [4 k][16 outputs]).
+template <class Body>
+ANNEAL_INLINE void each_wide_quad(const uint8_t* panel, int k, int first, int groups, Body&& body) {
+  const uint8_t* const exponents = panel + k / kWideGroup * kWideGroupBytes;
+  for (int at = 0; at < groups * kGroup; at += 4) {
+    const int from = first * kGroup + at;
+    const F32x16 scale = wide_scales(exponents + from / kWideGroup * kLanes);
+    F32x16 values[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      const I32x16 pair = load_int(panel + int64_t(from / 2 + i / 2) * kPairBytes),
+                   word = i % 2 ? shift_right<16>(pair) : pair & all_int(0xffff);
+      // Sign-extended from 16 bits.
+      values[i] = to_float((word ^ all_int(0x8000)) + all_int(-0x8000)) * scale;
+    }
+    body(at, values);
+  }
+}
+
 inline void embed_wide(const void* panels, int k, int id, float* out) {
   const uint8_t* const panel = (const uint8_t*)panels + id / kLanes * quantized_panel_bytes(kWide, k);
   const int lane = id % kLanes;
