@@ -143,7 +143,7 @@ function commands(shape: string, path: string): Record<string, string[] | null> 
   const widens = !hasMatrixUnit && (options.kernels ?? kernelSets.at(-1)) !== "avx512bf16";
   return {
     anneal: tsx("anneal.ts", path, threads, ...kernels),
-    "anneal fast": openRuntime().hasMatrixUnit ? tsx("anneal.ts", path, threads, "--kernels", "fast") : null,
+    "anneal fast": hasMatrixUnit ? tsx("anneal.ts", path, threads, "--kernels", "fast") : null,
     "anneal int16": widens ? tsx("anneal.ts", path, threads, ...kernels, "--quantize", "int16") : null,
     "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
     onnxruntime: tsx("onnxRuntime.ts", path, threads, shape),

@@ -1,4 +1,4 @@
-/** anneal's compute core as a program that is measured: `anneal.ts FOLDER|FILE.gguf THREADS DEVICE CAP [--kernels SET] [--quantize HOW] [--dtype TYPE]`. */
+/** anneal's compute core as a program that is measured: `anneal.ts FOLDER|FILE.gguf THREADS DEVICE CAP [--kernels SET] [--quantize HOW]`. */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { QUANTIZATIONS } from "../../src/modelChoices.js";
@@ -20,34 +20,26 @@ const TRAINED_TOKENS = 16_384;
 const CACHE_SHARE = 0.4;
 
 const { values: options, positionals } = parseArgs({
-  options: {
-    kernels: { type: "string" },
-    quantize: { type: "string" },
-    dtype: { type: "string", default: "bfloat16" },
-  },
+  options: { kernels: { type: "string" }, quantize: { type: "string" } },
   allowPositionals: true,
 });
-function oneOf<T extends string>(known: readonly T[], given: string | undefined): T | undefined {
-  const found = known.find((name) => name === given);
-  if (given !== undefined && !found) throw new RangeError(`${given}: is none of ${known.join(", ")}`);
-  return found;
-}
-
 const [path, threads, device = "cpu", cap] = positionals;
 const runtime = openRuntime({ threads: Number(threads), device });
-const { config, tensors } = await openWeightFiles(path!, oneOf(QUANTIZATIONS, options.quantize));
-const dtype = options.dtype === "float32" ? "float32" : "bfloat16";
+const quantization = QUANTIZATIONS.find((name) => name === options.quantize);
+if (quantization !== options.quantize)
+  throw new RangeError(`--quantize ${options.quantize}: is none of ${QUANTIZATIONS}`);
+const { config, tensors } = await openWeightFiles(path!, quantization);
 const wanted = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY))).map((work) => {
   if (work.kind === "decode") return pagesFor(work.count, work.context, work.tokens);
   if (work.kind === "rl") return pagesFor(Math.min(ROLLOUTS, work.groups * work.count), work.context, work.tokens);
   return pagesFor(1, work.context, 0);
 });
-const { weights, page } = runtime.memory(config, dtype);
+const { weights, page } = runtime.memory(config, "bfloat16");
 const room = Math.floor(((runtime.availableMemory() - weights) * CACHE_SHARE) / page);
 const model = await runtime.load({
   config,
   tensors,
-  dtype,
+  dtype: "bfloat16",
   kvPages: Math.min(Math.max(...wanted), room),
   ...(options.kernels && { kernelSet: options.kernels }),
 });

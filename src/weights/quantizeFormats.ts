@@ -10,8 +10,9 @@ const WIDE_BLOCK = 64;
 const SUPER_BLOCK = 256;
 
 /**
- * "int16": INT16_64 throughout, but for matrices whose rows are no multiple of 64. "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it (the head, the values and
- * the outputs of the feed-forward) in Q6_K, or Q8_0. Routers, and matrices whose rows are no multiple of 32, stay as they are.
+ * "int16": INT16_64 throughout. "q8": Q8_0 throughout. "q4": Q4_K, or Q5_0 where rows are no multiple of 256; what errs most by it
+ * (the head, the values and the outputs of the feed-forward) in Q6_K, or Q8_0. Routers, and matrices whose rows are no multiple of 32
+ * (of 64 for "int16"), stay as they are.
  */
 export function formatsByMatrix(config: ModelSpec, quantization: Quantization): ModelSpec["quantized"] {
   return weightTensors(config).flatMap(({ name, shape }) => {
