@@ -14,7 +14,7 @@ namespace anneal::quantization {
 
 using model::TensorFormat;
 
-constexpr int kMaxBlock = 256, kWideBlock = 64;
+constexpr int kMaxBlock = 256, kWideBlock = model::quantized_format(TensorFormat::int16_64).numbers;
 // The largest code of int16_64: that times one of activations (kMostWideCode in cpu/kernels), 64 times, is below 2^31.
 constexpr int kMostWord = 8191;
 

@@ -10,7 +10,7 @@ void ActivationProbe::compare(const Kernels& k, const Linear& w, const Input& x,
   const int cols = std::min(t.panels * kLanes, w.n - t.panel * kLanes);
   std::vector<float> codes(size_t(t.rows) * t.panels * kLanes), floats(codes.size());
   multiply(k, w, x, t, codes.data(), int64_t(t.panels) * kLanes, false);
-  k.quantized[quantized_index(w.format)].dequantized_product(
+  k.of(w.format).dequantized_product(
       x.at(t.row), x.ld, t.rows, w.panels + t.panel * panel_bytes(k, w), w.k, t.panels, floats.data(),
       int64_t(t.panels) * kLanes, false);
   Squares& sums = squares_[&w];

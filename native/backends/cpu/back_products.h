@@ -14,7 +14,7 @@ constexpr int kBlockRows = 128;
 // such panels.
 inline void transpose_panels(const Kernels& k, const Linear& w, int col, int cols, int row, int rows, char* out) {
   if (w.quantized())
-    k.quantized[quantized_index(w.format)].transpose_panels(w.panels, w.k, col, cols, row, rows, out);
+    k.of(w.format).transpose_panels(w.panels, w.k, col, cols, row, rows, out);
   else
     k.transpose_panels(w.panels, w.n, w.k, col, cols, row, rows, out);
 }
@@ -67,7 +67,8 @@ class GradientCodes {
       at_[i] = at;
       const int n = std::min(term.w->n, p.to) - p.from;
       each_rows(team, p.rows, n, [&](int row, int rows, int) {
-        kernels(term).quantize_rows(term.dy.at(row, p.from), term.dy.ld, rows, n, p.codes.at(row) + at, p.codes.ld);
+        k.of(term.w->format)
+            .quantize_rows(term.dy.at(row, p.from), term.dy.ld, rows, n, p.codes.at(row) + at, p.codes.ld);
       });
       at += code_row_bytes(term.w->format, n);
     }
@@ -78,12 +79,12 @@ class GradientCodes {
     const BackTerm& term = p_.terms[i];
     if (!is_wide(term.w->format))
       return k_.gemm(term.dy.at(row, n0), term.dy.ld, rows, panels, n, count, c, ldc, accumulate);
-    kernels(term).product(p_.codes.at(row) + at_[i] + code_row_bytes(term.w->format, n0 - p_.from), p_.codes.ld, rows,
-                          panels, round_up(n, kWideGroup), count, c, ldc, accumulate);
+    k_.of(term.w->format)
+        .product(p_.codes.at(row) + at_[i] + code_row_bytes(term.w->format, n0 - p_.from), p_.codes.ld, rows, panels,
+                 round_up(n, kWideGroup), count, c, ldc, accumulate);
   }
 
  private:
-  const QuantizedKernels& kernels(const BackTerm& term) const { return k_.quantized[quantized_index(term.w->format)]; }
   static constexpr int kMostTerms = 4;
   const Kernels& k_;
   const BackProduct& p_;

@@ -40,8 +40,8 @@ void BackwardMemory::configure(const Model& m, const Batch& batch, int page_coun
   const int blocks = (std::min(window, batch.rows) + kBlockRows - 1) / kBlockRows,
             all_blocks = (batch.rows + kBlockRows - 1) / kBlockRows;
   for (int p = 0; p < kProjections; p++) {
-    const bool weight = any([&](const LayerGradients&l) { return bool(l.weight[p]); }),
-               low_rank = any([&](const LayerGradients&l) { return bool(l.a[p]); });
+    const bool weight = any([&](const LayerGradients& l) { return bool(l.weight[p]); }),
+               low_rank = any([&](const LayerGradients& l) { return bool(l.a[p]); });
     if (weight || low_rank) {
       dy[p].size(k, outputs[p], kBlockRows, blocks);
       x[kInputOf[p]].size(k, inputs[p], kBlockRows, blocks);

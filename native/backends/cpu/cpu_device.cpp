@@ -32,9 +32,8 @@ void CpuDevice::require(const ModelSpec& m) const {
   }
   // Rows have codes of one kind.
   const auto wide = [](const auto& entry) { return model::is_wide(entry.second); };
-  if (std::any_of(m.quantized.begin(), m.quantized.end(), wide) &&
-      !std::all_of(m.quantized.begin(), m.quantized.end(), wide))
-    refuse("quantized", "has weights of 16 bits beside others");
+  const auto count = size_t(std::count_if(m.quantized.begin(), m.quantized.end(), wide));
+  if (count > 0 && count < m.quantized.size()) refuse("quantized", "has weights of 16 bits beside others");
 }
 
 backends::ModelMemory CpuDevice::memory(const ModelSpec& m) const {

@@ -102,7 +102,6 @@ struct Experts {
         if ((e.*p).takes_codes()) return &(e.*p);
     return nullptr;
   }
-  auto quantize(TensorFormat format) const { return k.quantized[quantized_index(format)].quantize_rows; }
 
   // x [rows][hidden] of choices in order, with codes where they are wanted.
   Input gathered(const Rows& x) {
@@ -112,7 +111,7 @@ struct Experts {
     if (!gate_up) return input;
     const TensorFormat format = gate_up->format;
     each_rows(team, rows, hidden, [&](int row, int n, int) {
-      quantize(format)(x.at(row), x.ld, n, hidden, run.codes.at(row), run.codes.ld);
+      k.of(format).quantize_rows(x.at(row), x.ld, n, hidden, run.codes.at(row), run.codes.ld);
     });
     const size_t bytes = size_t(code_row_bytes(format, hidden));
     each_rows(team, choices, hidden, [&](int at, int n, int) {
@@ -128,7 +127,7 @@ struct Experts {
     if (!down) return input;
     each_rows(team, choices, spec.stride(), [&](int at, int n, int) {
       for (int i = at; i < at + n; i++)
-        quantize(down->format)(act.at(i), act.ld, 1, width_of(i), s.codes.at(i), s.codes.ld);
+        k.of(down->format).quantize_rows(act.at(i), act.ld, 1, width_of(i), s.codes.at(i), s.codes.ld);
     });
     input.codes = s.codes.data, input.codes_ld = s.codes.ld;
     return input;

@@ -95,7 +95,7 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
 
 void Model::embed(const Linear& table, int token, float* to) const {
   if (table.quantized())
-    kernels.quantized[quantized_index(table.format)].embed(table.panels, table.k, token, to);
+    kernels.of(table.format).embed(table.panels, table.k, token, to);
   else
     kernels.embed(table.panels, table.n, table.k, token, to);
 }

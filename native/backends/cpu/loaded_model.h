@@ -14,10 +14,10 @@ constexpr int kDeltaInputs = kProjections - kInQkv;
 struct Widths {
   int attended = 0;  // what attention, the delta rule or a short convolution puts out
   int q = 0, kv = 0, heads = 0, head_dim = 0;
-  int intermediate = 0;                                       // of experts, of all that are chosen
-  int delta_in[kDeltaInputs] = {};                            // of the projections from kInQkv on
-  bool gated = false;                                         // what is put out is gated before its projection
-  int64_t q_floats = 0, kv_floats = 0;                        // of float32 heads, each padded
+  int intermediate = 0;                 // of experts, of all that are chosen
+  int delta_in[kDeltaInputs] = {};      // of the projections from kInQkv on
+  bool gated = false;                   // what is put out is gated before its projection
+  int64_t q_floats = 0, kv_floats = 0;  // of float32 heads, each padded
   bool qk_norm = false, v_norm = false, norms_after = false;  // v_norm: of values that no key is made of
 };
 Widths widths_of(const LayerSpec&);

@@ -43,7 +43,7 @@ inline void multiply(const Kernels& k, const Linear& w, const Input& x, const Ti
                      bool accumulate) {
   const char* const panels = w.panels + t.panel * panel_bytes(k, w);
   if (!w.quantized()) return k.gemm(x.at(t.row), x.ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
-  const QuantizedKernels& q = k.quantized[quantized_index(w.format)];
+  const QuantizedKernels& q = k.of(w.format);
   if (w.weight_only)
     q.dequantized_product(x.at(t.row), x.ld, t.rows, panels, w.k, t.panels, c, ldc, accumulate);
   else
@@ -92,7 +92,7 @@ inline Input with_codes(Team& team, const Kernels& k, const Rows& x, int rows, c
   const auto taker = std::find_if(weights, weights + count, [](const Linear* w) { return w->takes_codes(); });
   if (taker == weights + count) return input;
   input.codes = store.data, input.codes_ld = store.ld;
-  const auto quantize = k.quantized[quantized_index((*taker)->format)].quantize_rows;
+  const auto quantize = k.of((*taker)->format).quantize_rows;
   const int width = weights[0]->k;
   each_rows(team, rows, width,
             [&](int row, int n, int) { quantize(x.at(row), x.ld, n, width, store.at(row), store.ld); });

@@ -73,10 +73,8 @@ ModelSpec wide_experts_spec(TensorFormat type) {
   for (const TensorShape& t : {router_tensor(m, 0), shared_gate_tensor(m, 0)})
     m.quantized[t.name] = TensorFormat::int16_64;
   for (const TensorShape& t : weight_tensors(m))
-    if (m.quantized.count(t.name) && t.cols % 64)
-      m.quantized.erase(t.name);
-    else if (m.quantized.count(t.name))
-      m.quantized[t.name] = TensorFormat::int16_64;
+    if (t.cols % 64) m.quantized.erase(t.name);
+  for (auto& [name, format] : m.quantized) format = TensorFormat::int16_64;
   return m;
 }
 

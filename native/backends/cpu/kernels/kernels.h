@@ -184,7 +184,7 @@ struct ActivationGroup {
 };
 
 // The same for weights of 16 bits.
-constexpr int kWideGroup = 64, kMostWideCode = 4095;
+constexpr int kWideGroup = model::quantized_format(TensorFormat::int16_64).group, kMostWideCode = 4095;
 struct WideActivationGroup {
   int16_t codes[kWideGroup];  // nearest to x / scale
   float scale;                // absolute maximum / kMostWideCode
@@ -268,6 +268,7 @@ struct Kernels {
   void (*widen_rows)(const void* src, int64_t lds, int rows, int cols, float* dst, int64_t ldd);
   void (*embed)(const void* panels, int n, int k, int id, float* out);  // row id of W as float32
   QuantizedKernels quantized[kQuantizedCount];
+  const QuantizedKernels& of(TensorFormat format) const { return quantized[quantized_index(format)]; }
   void (*bias_add)(float* c, int64_t ldc, int rows, int n, const float* bias);     // c [rows][ldc] += bias [n]
   void (*add)(float* y, const float* x, int64_t n);                                // y += x
   void (*add_scaled)(float* y, const float* x, float s, int64_t n);                // y += s * x, one fma each
