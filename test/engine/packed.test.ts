@@ -51,7 +51,7 @@ describe.each(PACKED)("%s", (name) => {
         { role: "assistant" as const, content: "abc abc" },
       ],
     }));
-    const config = { batch_size: 4, learning_rate: 2e-2, num_epochs: 25 };
+    const config = { batch_size: 4, learning_rate: 1e-2, num_epochs: 25 };
     const sft = await engine.sftTrainingJobs.create({ model_id: model.id, data: examples, config });
     expect((await engine.trainingJobs.wait(sft.id)).status).toBe("succeeded");
     const reply = await engine.chat.completions.create({

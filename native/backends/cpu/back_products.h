@@ -10,10 +10,11 @@ namespace anneal::cpu {
 // added block by block, whoever computed them.
 constexpr int kBlockRows = 128;
 
-// Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type; of weights of 16 bits
-// such panels.
+// Panels of W^T: outputs col .. col + cols and reduction row .. row + rows, in the compute type, or codes.
 inline void transpose_panels(const Kernels& k, const Linear& w, int col, int cols, int row, int rows, char* out) {
-  if (w.quantized())
+  if (codes_gradients(k, w))
+    k.of(w.format).transpose_codes(w.panels, w.k, col, cols, row, rows, out);
+  else if (w.quantized())
     k.of(w.format).transpose_panels(w.panels, w.k, col, cols, row, rows, out);
   else
     k.transpose_panels(w.panels, w.n, w.k, col, cols, row, rows, out);
@@ -63,7 +64,7 @@ class GradientCodes {
     int64_t at = 0;
     for (int i = 0; i < p.count; i++) {
       const BackTerm& term = p.terms[i];
-      if (!is_wide(term.w->format)) continue;
+      if (!codes_gradients(k, *term.w)) continue;
       at_[i] = at;
       const int n = std::min(term.w->n, p.to) - p.from;
       each_rows(team, p.rows, n, [&](int row, int rows, int) {
@@ -77,11 +78,11 @@ class GradientCodes {
   void multiply(int i, int row, int rows, int n0, int n, const char* panels, int count, float* c, int64_t ldc,
                 bool accumulate) const {
     const BackTerm& term = p_.terms[i];
-    if (!is_wide(term.w->format))
+    if (!codes_gradients(k_, *term.w))
       return k_.gemm(term.dy.at(row, n0), term.dy.ld, rows, panels, n, count, c, ldc, accumulate);
     k_.of(term.w->format)
-        .product(p_.codes.at(row) + at_[i] + code_row_bytes(term.w->format, n0 - p_.from), p_.codes.ld, rows, panels,
-                 round_up(n, kWideGroup), count, c, ldc, accumulate);
+        .back_product(p_.codes.at(row) + at_[i] + code_row_bytes(term.w->format, n0 - p_.from), p_.codes.ld, rows,
+                      panels, n, count, c, ldc, accumulate);
   }
 
  private:

@@ -110,8 +110,8 @@ void HeadMemory::configure(const Model& m, int entries, int workers, HeadGradien
     b.normed.size(rows, head.k, k);
     if (head.takes_codes()) b.codes.size(rows, code_row_bytes(head.format, head.k));
     b.logits.size(rows, head.n);
-    if (wanted.logprob && is_wide(head.format))
-      b.gradient_codes.size(rows, code_row_bytes(head.format, by_rows ? head.n : std::min(head.n, kHeadStretch)));
+    if (wanted.logprob)
+      b.gradient_codes.size(rows, gradient_code_bytes_of(k, head, by_rows ? head.n : std::min(head.n, kHeadStretch)));
     if (wanted.entropy) b.second_gradient.size(rows, head.n, k);
     b.d_logits = wanted.entropy ? Rows(b.second_gradient)
                                 : Rows{reinterpret_cast<char*>(b.logits.data),

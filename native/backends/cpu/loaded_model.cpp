@@ -34,7 +34,7 @@ template <class F> void each_gradient_sum(const Layer& l, F&& f) {
   const auto& p = l.projections;
   f({&p[kDown]}), f({&p[kGate], &p[kUp]}), f({&p[kO]}), f({&p[kQ], &p[kK], &p[kV]});
   f({&p[kInQkv], &p[kInZ], &p[kInB], &p[kInA]});
-  f({&l.token_gate}), f({&l.token_out});
+  f({&l.token_gate}), f({&l.token_out}), f({&l.router, &l.shared_gate});
   for (const Expert& e : l.experts) f({&e.down}), f({&e.gate, &e.up});
 }
 
@@ -70,7 +70,7 @@ Model::Model(const ModelSpec& m, const Kernels& k, std::unique_ptr<Weights> w)
     layer_bytes_ = std::max(layer_bytes_, bytes);
     each_gradient_sum(weights->layers[layer], [&](std::initializer_list<const Linear*> terms) {
       int64_t sum = 0;
-      for (const Linear* w : terms) sum += gradient_code_bytes_of(*w);
+      for (const Linear* w : terms) sum += gradient_code_bytes_of(k, *w, w->n);
       gradient_code_bytes_ = std::max(gradient_code_bytes_, sum);
     });
 

@@ -39,12 +39,19 @@ struct Linear {
 inline size_t panel_bytes(const Kernels& k, const Linear& w) {
   return w.quantized() ? size_t(quantized_panel_bytes_of(w.format, w.k)) : panel_bytes(k, w.k);
 }
-// The same of its transpose's panels, as backward multiplies them, over `rows` outputs.
-inline size_t back_panel_bytes(const Kernels& k, const Linear& w, int rows) {
-  return is_wide(w.format) ? wide_panel_bytes(rows) : panel_bytes(k, rows);
+// Whether backward multiplies codes of gradients with codes of the transpose: both are rounded to 8 bits, by which
+// gradients err by about as much as by bfloat16. In float32 they are exact, and the matrix unit is faster at bfloat16.
+inline bool codes_gradients(const Kernels& k, const Linear& w) {
+  return is_wide(w.format) || (w.quantized() && k.type == DType::bf16 && !is_fast(k.isa));
 }
-// Of codes of a row of gradients that are multiplied with that; 0: they are taken as they are.
-inline int64_t gradient_code_bytes_of(const Linear& w) { return is_wide(w.format) ? code_row_bytes(w.format, w.n) : 0; }
+// Bytes of a panel of the transpose, as backward multiplies it, over `rows` outputs.
+inline size_t back_panel_bytes(const Kernels& k, const Linear& w, int rows) {
+  return codes_gradients(k, w) ? size_t(quantized_back_panel_bytes(w.format, rows)) : panel_bytes(k, rows);
+}
+// Of codes of a row of gradients, of so many outputs, that are multiplied with that; 0: they are taken as they are.
+inline int64_t gradient_code_bytes_of(const Kernels& k, const Linear& w, int outputs) {
+  return codes_gradients(k, w) ? code_row_bytes(w.format, outputs) : 0;
+}
 // Of all its panels, each of whole vectors.
 inline size_t matrix_bytes(const Kernels& k, const Linear& w) { return panels_of(w.n) * panel_bytes(k, w); }
 

@@ -83,8 +83,8 @@ void Workspace::configure(const Model& m, int rows, int count, int block, int lo
                                      size_t(padded(token_width) + 2 * padded(m.spec.token_inputs))}) *
                    sizeof(float));
     w.panel.reserve(size_t(kBackwardColumns) / kLanes *
-                    std::max(panel_bytes(m.kernels, kBackwardReduction),
-                             m.gradient_code_bytes() ? wide_panel_bytes(kBackwardReduction) : 0));
+                    std::max<size_t>(panel_bytes(m.kernels, kBackwardReduction),
+                                     quantized_back_panel_bytes(TensorFormat::int16_64, kBackwardReduction)));
     w.attention.reserve(m.attention_kernels().attention_scratch(c.head_dim));
     w.head.reserve(head);
   }

@@ -78,7 +78,7 @@ struct RunScratch {
   // adds [rows][hidden]; g: s B^T dy of each adapted projection [rows][padded rank].
   RowStore d_out, d_gate, d_up, d_q, d_k, d_v, d_qkv, d_token_gate, g[kProjections];
   MatrixStore d_normed;
-  CodeStore gradient_codes;  // of the terms of a product with weights of 16 bits
+  CodeStore gradient_codes;  // of the terms of a product with quantised weights
   void size(const Model&, int rows, int lora_columns);
   void size_backward(const Model&, int rows, int lora_columns);
 };

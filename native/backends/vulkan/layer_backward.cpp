@@ -55,7 +55,7 @@ void LayerBackward::input_gradient_of(std::initializer_list<std::pair<int, uint6
   bool accumulate = false;
   for (const auto& [p, dy] : terms) {
     const Linear& w = weights().projections[p];
-    record_back_product(commands, m, w, dy, b.rows, to, accumulate, s.inputs.halves);
+    record_back_product(commands, m, w, dy, b.rows, to, accumulate, {s.inputs.halves, mem.codes, mem.transposed});
     commands.barrier();
     accumulate = true;
     if (!lora(p)) continue;
@@ -384,6 +384,14 @@ void BackwardMemory::plan(MemoryPlan& plan, const GpuModel& m, int64_t rows, int
   plan.add(delta, rows * 4 * c.heads);
   if (m.fast) plan.add(halves, rows * m.type.row_bytes(c.attended)), plan.add(units, rows * 4 * c.heads);
   for (Memory& memory : low) plan.add(memory, rows * 4 * rank);
+  int64_t code_row = 0, transpose = transposed_bytes(m, m.weights->head);
+  for (const Layer& l : m.weights->layers)
+    for (const Linear& w : l.projections) {
+      code_row = std::max(code_row, back_code_bytes(m, w));
+      transpose = std::max(transpose, transposed_bytes(m, w));
+    }
+  if (code_row) plan.add(codes, rows * code_row);
+  if (transpose) plan.add(transposed, transpose);
   if (of_delta) delta_rule.plan(plan, m, int(rows), *of_delta);
 }
 

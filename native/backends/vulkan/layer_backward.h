@@ -21,7 +21,8 @@ struct BackwardMemory {
   Memory wide, d_normed, d_attention, d_queries, d_keys, d_values, delta, low[kProjections];
   // d_attention rounded; p and ds of the pairs of queries and keys of a chunk (shaders/attention_backward.glsl).
   Memory d_attended, pairs;
-  Memory halves, units;  // of d_attention, for products on cooperative matrices
+  Memory halves, units;      // of d_attention, for products on cooperative matrices
+  Memory codes, transposed;  // see BackInputs; the latter also of the head
   DeltaMemory delta_rule;
 };
 

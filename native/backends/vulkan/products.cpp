@@ -34,6 +34,10 @@ constexpr int kBusyMatrixGroups = 96, kBusySmallGroups = 64;
 constexpr double kTileCosts[] = {1, 1.1, 1.3, 2, 3, 8};
 // And where a multiprocessor has one workgroup, which waits for memory alone.
 constexpr double kAloneCost = 1.5;
+// What a weight's transpose is read as, and about how many bytes of it there are at once.
+constexpr TensorFormat kTransposedFormat = TensorFormat::q8_0;
+constexpr int64_t kTransposedBytes = int64_t(32) << 20;
+
 constexpr int kMaxEmulatedRows = 4;  // of an invocation where loops end, whose turns kTurnsOfTile counts
 
 bool is_fast(const GpuModel& m, const Linear& w) { return m.fast && !w.takes_codes(); }
@@ -51,13 +55,22 @@ std::vector<uint32_t> matrix_constants(const Linear& w, ProductKind kind, int ah
   return constants;
 }
 
-// Codes of rows x of the compute type.
-void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& codes) {
+// As the processor's codes_gradients() has it.
+bool codes_gradients(const GpuModel& m, const Linear& w) { return w.quantized() && m.type.bf16 && !m.fast; }
+
+// Outputs that are transposed at once.
+int transposed_outputs(const Linear& w) {
+  const int64_t each = Records(kTransposedFormat).bytes_of(w.k, kGroup);
+  return int(std::min<int64_t>(round_up(w.n, kGroup), std::max<int64_t>(1, kTransposedBytes / each) * kGroup));
+}
+
+// Codes of rows x of k elements of the compute type, ldx granules apart.
+void record_codes(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, int ldx, const Memory& codes) {
   const struct {
     uint64_t x, codes;
     int32_t rows, k, ldx, padding;
-  } parameters{x, codes.address(), rows, k, m.type.granules(k), 0};
-  commands.dispatch(m.pipeline(Shader::kActivationCodes), parameters, (k / kGroup + 63) / 64, rows);
+  } parameters{x, codes.address(), rows, k, ldx, 0};
+  commands.dispatch(m.pipeline(Shader::kActivationCodes), parameters, (k + 64 * kGroup - 1) / (64 * kGroup), rows);
 }
 
 void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, int k, const Memory& halves) {
@@ -66,6 +79,13 @@ void record_halves(Commands& commands, const GpuModel& m, uint64_t x, int rows, 
     int32_t k, ldx;
   } parameters{x, halves.address(), k, m.type.granules(k)};
   commands.dispatch(m.gpu->matrix_pipeline(Shader::kHalfRows, {0, 0, 0, 0, 0, 0}), parameters, rows);
+}
+
+// The one for so many rows of k, where a device's loops end by turns.
+CodeKernel code_kernel(const Gpu& gpu, int rows, int k) {
+  CodeKernel kernel = code_kernel(gpu, rows);
+  if (!kernel.tile && !gpu.takes_turns(int64_t(k) * kTurnsOfCodes)) kernel.tile = kSmallTile;
+  return kernel;
 }
 
 }  // namespace
@@ -124,6 +144,13 @@ MatrixTile matrix_tile(const Gpu& gpu, int rows, int n) {
   return tiles.back();
 }
 
+int64_t back_code_bytes(const GpuModel& m, const Linear& w) {
+  return codes_gradients(m, w) ? code_bytes(transposed_outputs(w)) : 0;
+}
+int64_t transposed_bytes(const GpuModel& m, const Linear& w) {
+  return codes_gradients(m, w) ? Records(kTransposedFormat).bytes_of(w.k, transposed_outputs(w)) : 0;
+}
+
 int64_t half_bytes(int k) { return int64_t(half_granules(k)) * 16; }
 
 void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear* const> weights, uint64_t x, int rows,
@@ -133,7 +160,7 @@ void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear
     if (w->takes_codes()) codes = w;
     if (is_fast(m, *w)) halves = w;
   }
-  if (codes) record_codes(commands, m, x, rows, codes->k, inputs.codes);
+  if (codes) record_codes(commands, m, x, rows, codes->k, m.type.granules(codes->k), inputs.codes);
   if (halves) record_halves(commands, m, x, rows, halves->k, inputs.halves);
   if (codes || halves) commands.barrier();
 }
@@ -141,9 +168,7 @@ void record_inputs(Commands& commands, const GpuModel& m, std::span<const Linear
 void record_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
                     const ProductInputs& inputs, ProductParameters p) {
   if (w.takes_codes()) {
-    CodeKernel kernel = code_kernel(*m.gpu, p.rows);
-    if (!kernel.tile && !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfCodes)) kernel.tile = kSmallTile;
-    record_code_product(commands, m, product, w, inputs, p, kernel);
+    record_code_product(commands, m, product, w, inputs.codes, p, code_kernel(*m.gpu, p.rows, p.k));
   } else if (is_fast(m, w)) {
     record_matrix_product(commands, m, product, w, inputs, p, matrix_tile(*m.gpu, p.rows, p.n));
   } else if (p.rows <= kFewRows || !m.gpu->takes_turns(int64_t(p.k) * kTurnsOfTile)) {
@@ -180,8 +205,8 @@ void record_matrix_product(Commands& commands, const GpuModel& m, ProductKind pr
 }
 
 void record_code_product(Commands& commands, const GpuModel& m, ProductKind product, const Linear& w,
-                         const ProductInputs& inputs, ProductParameters p, const CodeKernel& kernel) {
-  p.x = inputs.codes.address();
+                         const Memory& codes, ProductParameters p, const CodeKernel& kernel) {
+  p.x = codes.address();
   const int rows = kernel.tile ? kernel.tile : int(std::bit_ceil(uint32_t(std::min(p.rows, kCodeRows))));
   const int cols = kernel.tile ? kernel.tile : 64;
   std::vector<uint32_t> constants = w.constants(uint32_t(product), uint32_t(rows));
@@ -216,16 +241,41 @@ void record_token_sum(Commands& commands, const GpuModel& m, const TokenSumParam
 }
 
 void record_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows, uint64_t to,
-                         bool accumulate, const Memory& halves) {
+                         bool accumulate, const BackInputs& inputs) {
+  if (codes_gradients(m, w))
+    return record_code_back_product(commands, m, w, dy, rows, to, accumulate, inputs, transposed_outputs(w));
   if (!m.fast)
     return record_transposed(commands, m, w,
                              {dy, w.weight, to, rows, 0, w.n, w.k, m.type.granules(w.n), w.k, accumulate});
-  record_halves(commands, m, dy, rows, w.n, halves);
+  record_halves(commands, m, dy, rows, w.n, inputs.halves);
   commands.barrier();
   // The chains are as long in all tiles: there the smallest of many rows is that of few ones, too.
   MatrixTile tile = matrix_tile(*m.gpu, rows, w.k);
   if (tile.is_few()) tile = kMatrixTiles[kSmallMatrixTile];
-  record_matrix_back_product(commands, m, w, halves, rows, to, accumulate, tile);
+  record_matrix_back_product(commands, m, w, inputs.halves, rows, to, accumulate, tile);
+}
+
+void record_code_back_product(Commands& commands, const GpuModel& m, const Linear& w, uint64_t dy, int rows,
+                              uint64_t to, bool accumulate, const BackInputs& inputs, int at_once) {
+  for (int first = 0; first < w.n; first += at_once) {
+    const int count = std::min(at_once, w.n - first);
+    if (first > 0) commands.barrier();
+    record_codes(commands, m, dy + uint64_t(first) * m.type.bytes(), rows, count, m.type.granules(w.n), inputs.codes);
+    const struct {
+      uint64_t w, to;
+      int32_t first, count, k, padding;
+    } parameters{w.weight, inputs.transposed.address(), first, count, w.k, 0};
+    commands.dispatch(m.pipeline(Shader::kTransposeCodes, w.constants()), parameters, (w.k / 4 + 63) / 64,
+                      (count + kGroup - 1) / kGroup);
+    commands.barrier();
+    Linear transposed;
+    transposed.n = w.k, transposed.k = int(round_up(count, kGroup));
+    transposed.weight = inputs.transposed.address(), transposed.format = kTransposedFormat;
+    record_code_product(commands, m, accumulate || first > 0 ? ProductKind::residual : ProductKind::logits, transposed,
+                        inputs.codes,
+                        {0, transposed.weight, 0, to, to, 0, 0, rows, transposed.n, transposed.k, 0, 0, w.k, 0},
+                        code_kernel(*m.gpu, rows, transposed.k));
+  }
 }
 
 void record_matrix_back_product(Commands& commands, const GpuModel& m, const Linear& w, const Memory& halves, int rows,

@@ -37,6 +37,15 @@ struct ProductInputs {
   Memory codes, halves;
 };
 
+// What products of backward work in: gradients as codes or as float16, and a weight's transpose as codes.
+struct BackInputs {
+  const Memory &halves, &codes, &transposed;
+};
+// Bytes of these for a weight: of the codes of a row, and of the transpose, both of the outputs that are taken at once;
+// 0: its products take none.
+int64_t back_code_bytes(const GpuModel&, const Linear&);
+int64_t transposed_bytes(const GpuModel&, const Linear&);
+
 // How products of codes are computed; all have the same bits.
 struct CodeKernel {
   int tile = 0;  // rows, and as many outputs, of a workgroup; 0: an invocation has an output of up to 8 rows
@@ -70,7 +79,7 @@ void record_product(Commands&, const GpuModel&, ProductKind, const Linear&, cons
 // On shaders/product_few.comp, of weights that take no codes.
 void record_few(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductParameters& p, int at_once);
 // Of quantised weights that take codes.
-void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
+void record_code_product(Commands&, const GpuModel&, ProductKind, const Linear&, const Memory& codes,
                          ProductParameters p, const CodeKernel&);
 // On cooperative matrices; all tiles have the same bits. `p`.x: rows of the compute type.
 void record_matrix_product(Commands&, const GpuModel&, ProductKind, const Linear&, const ProductInputs&,
@@ -93,9 +102,13 @@ struct TokenSumParameters {
 };
 void record_token_sum(Commands&, const GpuModel&, const TokenSumParameters&);
 void record_token_sum(Commands&, const GpuModel&, const TokenSumParameters&, const Tile&);
-// to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. `halves`: memory for dy.
+// to[rows][k] (+)= dy[rows][n] W[n][k], float32; dy of the compute type. Of quantised weights by codes of both, where
+// the processor's backward takes codes.
 void record_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to, bool accumulate,
-                         const Memory& halves);
+                         const BackInputs&);
+// The same by codes, of so many outputs at once, a multiple of 32, which change no bits.
+void record_code_back_product(Commands&, const GpuModel&, const Linear&, uint64_t dy, int rows, uint64_t to,
+                              bool accumulate, const BackInputs&, int at_once);
 // The same of rows that are halves, on cooperative matrices.
 void record_matrix_back_product(Commands&, const GpuModel&, const Linear&, const Memory& halves, int rows, uint64_t to,
                                 bool accumulate, MatrixTile);

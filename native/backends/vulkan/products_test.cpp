@@ -117,7 +117,7 @@ void test_format(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f, std:
   for (const CodeKernel& kernel : kernels)
     for (const int count : {7, 9, kMostRows}) {
       std::memset(out.mapped<char>(), 0xff, size_t(out.bytes()));
-      record_code_product(commands, m, ProductKind::logits, linear, inputs,
+      record_code_product(commands, m, ProductKind::logits, linear, inputs.codes,
                           {0, w.address(), 0, out.address(), 0, 0, 0, count, kOutputs, k, 0, 0, kOutputs, 0}, kernel);
       commands.run();
       check(std::memcmp(out.mapped<float>(), wanted.data(), size_t(count) * kOutputs * 4) == 0, "sums", f.name.data(),
@@ -288,6 +288,87 @@ void test_tiles(const std::shared_ptr<Gpu>& gpu, ElementType t) {
   }
 }
 
+// As cpu/kernels/transposed_codes.h has them: codes of the numbers that share a scale, and that scale. `fused`: of
+// weights.
+float codes_of(const float* numbers, int count, bool fused, int* codes) {
+  constexpr float kToNearest = 12582912;
+  float most = 0;
+  for (int i = 0; i < count; i++) most = std::max(most, std::fabs(numbers[i]));
+  const bool none = most < 1e-35f;
+  const float inverse = none ? 0 : 127 / most;
+  for (int i = 0; i < count; i++) {
+    const float product = numbers[i] * inverse;
+    codes[i] = int((fused ? std::fma(numbers[i], inverse, kToNearest) : product + kToNearest) - kToNearest);
+  }
+  return none ? 0 : most / 127;
+}
+
+// Products with the transpose of quantised weights, by codes of both.
+void test_back_codes(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f) {
+  constexpr int kOutputs = 171, kMostRows = 40;  // no multiples of a tile's, nor of a group's
+  const int k = f.numbers == 256 ? 512 : f.numbers * (160 / f.numbers + 1);
+  const ElementType type{true};
+  const GpuModel m(ModelSpec{}, type, gpu, nullptr, false);
+  Random random;
+  const int64_t row_bytes = int64_t(k / f.numbers) * f.bytes;
+  const std::vector<uint8_t> blocks = random_blocks(f, kOutputs * row_bytes, random);
+  const Records records(f.format);
+  std::vector<char> packed(size_t(records.bytes_of(kOutputs, k)));
+  for (int row = 0; row < kOutputs; row += kPanel)
+    pack_records(f.format, blocks.data() + row * row_bytes, row_bytes, std::min(kPanel, kOutputs - row), k,
+                 packed.data() + records.bytes_of(row, k));
+  const Matrix dy(type, kMostRows, kOutputs, random);
+  Staging staging(gpu);
+  Memory ds(gpu, int64_t(dy.packed.size())), w(gpu, int64_t(packed.size())),
+      out(gpu, int64_t(kMostRows) * k * 4, Memory::Place::readback);
+  staging.write(ds, 0, dy.packed.data(), ds.bytes());
+  staging.write(w, 0, packed.data(), w.bytes());
+  Linear linear;
+  linear.n = kOutputs, linear.k = k, linear.weight = w.address(), linear.format = f.format;
+  const Memory codes(gpu, kMostRows * back_code_bytes(m, linear)), transposed(gpu, transposed_bytes(m, linear));
+
+  std::vector<float> values(size_t(kOutputs) * size_t(k)), wanted(size_t(kMostRows) * size_t(k));
+  for (int row = 0; row < kOutputs; row++)
+    quantization::dequantize_row(f.format, blocks.data() + row * row_bytes, k, &values[size_t(row) * size_t(k)]);
+  const auto wanted_from = [&](float begin) {
+    std::fill(wanted.begin(), wanted.end(), begin);
+    for (int from = 0; from < kOutputs; from += kGroup) {
+      const int count = std::min(kGroup, kOutputs - from);
+      std::vector<int> left(size_t(kMostRows * kGroup));
+      float scales[kMostRows];
+      for (int row = 0; row < kMostRows; row++)
+        scales[row] = codes_of(&dy.values[size_t(row * kOutputs + from)], count, false, &left[size_t(row * kGroup)]);
+      for (int col = 0; col < k; col++) {
+        float column[kGroup];
+        int right[kGroup];
+        for (int i = 0; i < count; i++) column[i] = values[size_t(from + i) * size_t(k) + size_t(col)];
+        const float scale = codes_of(column, count, true, right);
+        for (int row = 0; row < kMostRows; row++) {
+          int sum = 0;
+          for (int i = 0; i < count; i++) sum += left[size_t(row * kGroup + i)] * right[i];
+          float& c = wanted[size_t(row) * size_t(k) + size_t(col)];
+          c = std::fma(float(sum), scales[row] * scale, c);
+        }
+      }
+    }
+  };
+  constexpr float kBefore = 0.25f;
+  Commands commands(gpu);
+  for (const bool accumulate : {false, true}) {
+    wanted_from(accumulate ? kBefore : 0);
+    for (const int at_once : {32, 96, 192})
+      for (const int rows : {3, kMostRows}) {
+        std::fill_n(out.mapped<float>(), size_t(kMostRows) * size_t(k), kBefore);
+        record_code_back_product(commands, m, linear, ds.address(), rows, out.address(), accumulate,
+                                 {codes, codes, transposed}, at_once);
+        commands.run();
+        if (!std::memcmp(out.mapped<float>(), wanted.data(), size_t(rows) * size_t(k) * 4)) continue;
+        printf("FAILED: transposed codes of %s, %d rows, %d outputs at once\n", f.name.data(), rows, at_once);
+        failures++;
+      }
+  }
+}
+
 // Products on cooperative matrices: all tiles with the same bits, near sums taken here.
 void test_matrices(const std::shared_ptr<Gpu>& gpu, int k, int n) {
   constexpr int kMostRows = 150;
@@ -320,7 +401,8 @@ void test_matrices(const std::shared_ptr<Gpu>& gpu, int k, int n) {
         if (transposed && tile.is_few()) continue;
         std::memset(out.mapped<char>(), 0xff, size_t(out.bytes()));
         if (transposed) {
-          record_back_product(commands, m, linear, x.address(), count, out.address(), false, inputs.halves);
+          record_back_product(commands, m, linear, x.address(), count, out.address(), false,
+                              {inputs.halves, inputs.codes, inputs.codes});
           commands.barrier();
           record_matrix_back_product(commands, m, linear, inputs.halves, count, out.address(), false, tile);
         } else {
@@ -368,6 +450,7 @@ int main() {
   for (const QuantizedFormat& f : anneal::model::kQuantizedFormats) {
     if (is_wide(f.format)) continue;  // the processor's alone
     test_format(gpu, f, {{0, false}, {32, false}});
+    test_back_codes(gpu, f);
     // Codes of 4 bits with minima, and of 8 with two scales in 32 numbers.
     if (f.format == TensorFormat::q4_k || f.format == TensorFormat::q6_k) test_format(gpu, f, others);
   }

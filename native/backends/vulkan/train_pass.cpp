@@ -100,7 +100,7 @@ class Pass final : public backends::PartPass {
   int64_t bytes_ = 0;
   std::vector<Memory> x_, kept_;  // residual stream before each layer and after the last; of the layers that are kept
   Memory again_, units_, entropy_units_, d_x_, dh_, normed_, logits_, head_blocks_, residual_, residual_halves_,
-      results_, lists_, derivatives_;
+      residual_codes_, results_, lists_, derivatives_;
   PageQueries page_queries_;
   RecurrentStates states_;               // where sequences branch off
   std::optional<DeltaPlan> delta_plan_;  // of the way back
@@ -211,17 +211,19 @@ void Pass::plan_logits(MemoryPlan& plan, int64_t bytes) {
   const ElementType t = m_.type;
   const int vocab = m_.spec.vocab, hidden = m_.spec.hidden;
   const int64_t logits = int64_t(vocab) * 4, residual = trainable_ ? t.row_bytes(vocab) : 0,
-                halves = trainable_ && m_.fast ? half_bytes(vocab) : 0, normed = t.row_bytes(hidden),
+                halves = trainable_ && m_.fast ? half_bytes(vocab) : 0,
+                codes = trainable_ ? back_code_bytes(m_, m_.weights->head) : 0, normed = t.row_bytes(hidden),
                 blocks = (blocks_of_row(vocab) + 1) * kHeadBlockBytes;
   const int64_t most = std::min(kMaxLogitBytes, m_.gpu->facts().max_allocation) / logits;
-  const int64_t rows = std::clamp(bytes / (logits + residual + halves + normed + blocks), kMinLogitBytes / logits,
-                                  std::max(most, kMinLogitBytes / logits));
+  const int64_t rows = std::clamp(bytes / (logits + residual + halves + codes + normed + blocks),
+                                  kMinLogitBytes / logits, std::max(most, kMinLogitBytes / logits));
   per_ = int(std::clamp<int64_t>(rows, 1, std::max<int64_t>(1, int64_t(entries_.size()))));
   plan.add(normed_, per_ * normed);
   plan.add(logits_, per_ * logits);
   plan.add(head_blocks_, per_ * blocks);
   if (residual) plan.add(residual_, per_ * residual);
   if (halves) plan.add(residual_halves_, per_ * halves);
+  if (codes) plan.add(residual_codes_, per_ * codes);
 }
 
 // Keeps as many layers as there is room for, and takes memory.
@@ -376,7 +378,8 @@ bool Pass::head_forward() {
       if (!trainable_) continue;
       const Memory& units = by_entropy ? entropy_units_ : units_;
       record_back_product(commands_, m_, m_.weights->head, residual_.address(), count,
-                          units.address() + uint64_t(e) * hidden * 4, false, residual_halves_);
+                          units.address() + uint64_t(e) * hidden * 4, false,
+                          {residual_halves_, residual_codes_, backward_.transposed});
       commands_.barrier();
     }
     if (!run(commands_)) return false;

@@ -198,8 +198,7 @@ constexpr int64_t code_row_bytes(TensorFormat format, int k) {
 
 // Of one format of quantised weights, see quantized_panel.h; k is a multiple of the format's block.
 struct QuantizedKernels {
-  // Rows [rows][lds] of T to groups, rows of which are `ld` bytes apart. k is a multiple of a group, but for weights of
-  // 16 bits any.
+  // Rows [rows][lds] of T to groups, rows of which are `ld` bytes apart; any k.
   void (*quantize_rows)(const void* src, int64_t lds, int rows, int k, void* groups, int64_t ld);
   // As gemm, with groups of the activations: rows of a are lda bytes apart.
   void (*product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c, int64_t ldc,
@@ -207,9 +206,14 @@ struct QuantizedKernels {
   // gemm over the dequantised weights, rounded to T.
   void (*dequantized_product)(const void* a, int64_t lda, int m, const void* panels, int k, int npanels, float* c,
                               int64_t ldc, bool accumulate);
-  // As transpose_panels: panels of T; of weights of 16 bits, such panels again: n0 is a multiple of a block, and of the
-  // 64 x 64 that are a block both ways, codes share the largest scale.
+  // As transpose_panels, of the values; not of weights of 16 bits.
   void (*transpose_panels)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
+  // The same as codes, n0 a multiple of a group of these: of 8 bits, see transposed_codes.h, or of 16 where the weights
+  // have these, which share the largest scale of 64 x 64.
+  void (*transpose_codes)(const void* panels, int k, int col0, int cols, int n0, int rows, void* out);
+  // As product, of codes of gradients by such panels over n outputs.
+  void (*back_product)(const void* a, int64_t lda, int m, const void* panels, int n, int npanels, float* c, int64_t ldc,
+                       bool accumulate);
   void (*embed)(const void* panels, int k, int id, float* out);
 };
 constexpr int kQuantizedCount = int(std::size(model::kQuantizedFormats));

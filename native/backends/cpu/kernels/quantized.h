@@ -1,177 +1,13 @@
-// Products with quantised weights. Activations are rounded to 8-bit codes, by the absolute maximum of every 32 k of a
-// row. Then, for each group of k that shares a scale of weights (32, or 16 in q6_k), ascending:
-//
-//   c = fma(float(sum of products of codes), x_scale * w_scale, c)
-//   c = fma(float(sum of activation codes) * x_scale, w_minimum, c)      where the format has minima
-//
-// The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits. Where
-// every group has its zero point (int4, int8: one for 32, 64 or 128 k), what it adds is subtracted as float32, which
-// holds both sums and their difference exactly.
+// The kernels of every quantised format; and weights as numbers again, where activations are multiplied as they are.
 #pragma once
 #include <utility>
 
-#include "codes.h"
-#include "gemm.h"
-#include "quantized_panel.h"
+#include "code_products.h"
+#include "transposed_codes.h"
 #include "wide_products.h"
 
 namespace anneal::cpu {
 namespace {
-
-// The first format that is multiplied alike once it is unpacked: one instance for all of them.
-constexpr TensorFormat multiplied_as(TensorFormat format) {
-  const QuantizedFormat& f = quantized_format(format);
-  for (const QuantizedFormat& other : model::kQuantizedFormats)
-    if ((other.bits == 8) == (f.bits == 8) && group_scales(other) == group_scales(f) && other.zero == f.zero &&
-        other.minima == f.minima)
-      return other.format;
-  return format;
-}
-
-// c[MR][NR * 16] += rows of `a` by the unpacked groups.
-template <TensorFormat F, int MR, int NR>
-void multiply_codes(const ActivationGroup* a, int64_t lda, const UnpackedPanel* w, int groups, float* c, int64_t ldc) {
-  constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int parts = group_scales(f), quads = kQuads / parts;
-  constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
-  constexpr int zero_point = byte_codes ? kByteOffset : own_zeros ? 0 : f.zero;
-  // Chains of integer sums that do not wait for each other; how they are added changes nothing.
-  constexpr int chains = code_chains(MR * NR);
-  Tile<MR, NR> tile;
-  tile.begin(c, ldc, true);
-  for (int g = 0; g < groups; g++) {
-#pragma GCC unroll 2
-    for (int part = 0; part < parts; part++) {
-      I32x16 sums[MR][NR][chains];
-#pragma GCC unroll 16
-      for (int i = 0; i < MR; i++) {
-        const int32_t* s = a[i * lda + g].sums;
-        const I32x16 start = zero_point ? all_int(-zero_point * (parts == 2 ? s[part] : s[0] + s[1])) : all_int(0);
-#pragma GCC unroll 8
-        for (int j = 0; j < NR; j++)
-#pragma GCC unroll 4
-          for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
-      }
-#pragma GCC unroll 8
-      for (int q = 0; q < quads; q++) {
-        const int quad = part * quads + q;
-        I32x16 codes[NR];
-#pragma GCC unroll 8
-        for (int j = 0; j < NR; j++) codes[j] = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-          int four;
-          __builtin_memcpy(&four, a[i * lda + g].codes + 4 * quad, 4);
-          const I32x16 x = all_int(four);
-#pragma GCC unroll 8
-          for (int j = 0; j < NR; j++) {
-            I32x16& sum = sums[i][j][q % chains];
-            if constexpr (byte_codes)
-              sum = dot_bytes(sum, codes[j], x);
-            else
-              sum = dot_codes(sum, codes[j], x);
-          }
-        }
-      }
-#pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) {
-        const F32x16 scale = load(w[j].scales + (g * parts + part) * kLanes);
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-          I32x16 sum = sums[i][j][0];
-#pragma GCC unroll 4
-          for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
-          F32x16 exact = to_float(sum);
-          if constexpr (own_zeros) {
-            // Sums of bytes are those of codes less 128.
-            const F32x16 rest = all(byte_codes ? 128.0f : 0.0f) - load(w[j].zeros + g * kLanes);
-            exact = fma(all(float(a[i * lda + g].sums[0] + a[i * lda + g].sums[1])), rest, exact);
-          }
-          tile.c[i][j] = fma(exact, all(a[i * lda + g].scale) * scale, tile.c[i][j]);
-        }
-      }
-    }
-    if constexpr (f.minima) {
-#pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) {
-        const F32x16 minimum = load(w[j].minima + g * kLanes);
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) tile.c[i][j] = fma(all(a[i * lda + g].sum), minimum, tile.c[i][j]);
-      }
-    }
-  }
-  tile.end(c, ldc);
-}
-
-template <TensorFormat F, int MR, int NR>
-ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_t lda, const UnpackedPanel* w,
-                                      int groups, float* c, int64_t ldc) {
-  if (rows == MR) return multiply_codes<F, MR, NR>(a, lda, w, groups, c, ldc);
-  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR>(rows, a, lda, w, groups, c, ldc);
-}
-
-constexpr int kFewCodeRows = 16, kFewCodeGroups = 2;  // of 32 k
-
-template <TensorFormat F, int NR>
-void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
-                               int64_t ldc) {
-  const int64_t bytes = quantized_panel_bytes(F, k);
-  const int groups = k / kGroup;
-  // Few rows wait for memory, which must not wait for them: what is fetched ahead is asked for a little at a time.
-  const int step = m <= kFewCodeRows ? kFewCodeGroups : kUnpackGroups;
-  UnpackedPanel unpacked[NR];
-  for (int g = 0; g < groups; g += step) {
-    const int count = groups - g < step ? groups - g : step;
-    for (int j = 0; j < NR; j++) unpack_panel<F>(panels + j * bytes, k, g, count, unpacked[j], NR * bytes);
-    for (int row = 0; row < m; row += kCodeRows) {
-      const int rows = m - row < kCodeRows ? m - row : kCodeRows;
-      multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, unpacked, count, c + row * ldc,
-                                                          ldc);
-    }
-  }
-}
-
-template <TensorFormat F>
-void quantized_product(const void* rows, int64_t row_bytes, int m, const void* panels_, int k, int npanels, float* c,
-                       int64_t ldc, bool accumulate) {
-  const ActivationGroup* const a = (const ActivationGroup*)rows;
-  const int64_t lda = row_bytes / int64_t(sizeof(ActivationGroup));
-  const uint8_t* panels = (const uint8_t*)panels_;
-  const int64_t bytes = quantized_panel_bytes(F, k);
-  if (!accumulate)
-    for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
-  // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
-  while (npanels > 0) {
-    if (m > 2 && npanels >= kCodePanels) {
-      multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
-      npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
-    } else {
-      multiply_quantized_panels<F, 1>(a, lda, m, panels, k, c, ldc);
-      npanels--, panels += bytes, c += kLanes;
-    }
-  }
-}
-
-// Activations [rows][k] to groups, rows of which are ld bytes apart.
-template <class T> void quantize_rows(const void* src, int64_t lds, int rows, int k, void* groups, int64_t ld) {
-  for (int r = 0; r < rows; r++) {
-    const T* from = (const T*)src + r * lds;
-    ActivationGroup* to = (ActivationGroup*)((char*)groups + r * ld);
-    for (int g = 0; g < k / kGroup; g++, from += kGroup, to++) {
-      const F32x16 x[2] = {load(from), load(from + kLanes)};
-      CodeRange range;
-      for (const F32x16& half : x) range.add(half);
-      const CodeScale scale(range);
-      for (int h = 0; h < 2; h++) {
-        const F32x16 shifted = scale.shifted(x[h]);
-        to->sums[h] = int32_t(sum_lanes(shifted - all(CodeScale::kToNearest)));
-        store_bytes(to->codes + h * kLanes, as_int(shifted));
-      }
-      to->scale = scale.scale;
-      to->sum = to->scale * float(to->sums[0] + to->sums[1]);
-    }
-  }
-}
 
 // Panels of T, of a stretch of k, from the unpacked groups of a panel: each value is rounded to float32 after the
 // product with its scale and after the minimum is added, then to T.
@@ -240,26 +76,17 @@ void dequantized_product(const void* a_, int64_t lda, int m, const void* panels,
 // Of 16 outputs n and the 16 k from `half` of group g on: rows of W^T [16 n][16 k], pairs of n interleaved in bfloat16.
 // `n_left` outputs are written. Each value is rounded as each_quad does it.
 template <TensorFormat F, class T>
-ANNEAL_INLINE void transpose_codes(const UnpackedPanel& from, int g, int half, int n_left, T* to) {
-  constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int parts = group_scales(f);
-  alignas(64) uint8_t rows[kLanes * kLanes];
-  transpose_quads(from.codes + (g * kQuads + half * kQuads / 2) * kQuadBytes, rows);
-  const float* scales = from.scales + (g * parts + (parts == 2 ? half : 0)) * kLanes;
-  const auto row = [&](int n) {
-    const float zero_point = f.zero == kOwnZeros ? from.zeros[g * kLanes + n] : float(f.zero);
-    F32x16 value = (to_float(load_bytes(rows + quad_row(n))) - all(zero_point)) * all(scales[n]);
-    if constexpr (f.minima) value = value + all(from.minima[g * kLanes + n]);
-    return value;
-  };
-#pragma GCC unroll 16
-  for (int n = 0; n < kLanes; n += kStep<T>) {
-    if (n >= n_left) return;
-    if constexpr (kStep<T> == 2)
-      store_int(to + n * kLanes, round_pairs(row(n), row(n + 1)));
+ANNEAL_INLINE void transpose_values(const UnpackedPanel& from, int g, int half, int n_left, T* to) {
+  F32x16 even;
+  each_transposed<F>(from, g, half, [&](int n, F32x16 value) {
+    if (n / kStep<T> * kStep<T> >= n_left) return;
+    if constexpr (kStep<T> == 1)
+      store(to + n * kLanes, value);
+    else if (n % 2 == 0)
+      even = value;
     else
-      store(to + n * kLanes, row(n));
-  }
+      store_int(to + (n - 1) * kLanes, round_pairs(even, value));
+  });
 }
 
 // As transpose_panels, of weights dequantised on the way.
@@ -274,8 +101,8 @@ void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, 
     for (int r = 0; r < rows; r += kLanes) {
       unpack_panel<F>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, groups, unpacked, ahead);
       for (int c = c0; c < stop; c += kLanes)
-        transpose_codes<F>(unpacked, c / kGroup - first, c / kLanes % 2, rows - r,
-                           (T*)out + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
+        transpose_values<F>(unpacked, c / kGroup - first, c / kLanes % 2, rows - r,
+                            (T*)out + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
     }
   }
 }
@@ -300,11 +127,23 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
 }
 
 template <TensorFormat F, class T> constexpr QuantizedKernels quantized_kernels() {
-  if constexpr (model::is_wide(F))
-    return {quantize_wide_rows<T>, wide_product, dequantized_product<F, T>, transpose_wide, embed_wide};
-  else
-    return {quantize_rows<T>, quantized_product<F>, dequantized_product<F, T>, transpose_quantized<F, T>,
-            embed_quantized<F>};
+  QuantizedKernels k{};
+  k.dequantized_product = dequantized_product<F, T>;
+  if constexpr (model::is_wide(F)) {
+    k.quantize_rows = quantize_wide_rows<T>;
+    k.product = wide_product;
+    k.transpose_codes = transpose_wide;
+    k.back_product = wide_back_product;
+    k.embed = embed_wide;
+  } else {
+    k.quantize_rows = quantize_rows<T>;
+    k.product = quantized_product<F>;
+    k.transpose_panels = transpose_quantized<F, T>;
+    k.transpose_codes = transpose_codes<F>;
+    k.back_product = back_product;
+    k.embed = embed_quantized<F>;
+  }
+  return k;
 }
 
 template <class T, size_t... I> constexpr void add_quantized(QuantizedKernels* k, std::index_sequence<I...>) {

@@ -47,6 +47,13 @@ constexpr int64_t quantized_panel_bytes(TensorFormat format, int k) {
   return (code_bytes(f, k) + int64_t(k) / f.numbers * block_scale_bytes(f) + 63) / 64 * 64;
 }
 
+// Groups, bytes of codes of one, and bytes of a panel of W^T over n outputs: see transposed_codes.h.
+constexpr int back_groups(int n) { return (n + kGroup - 1) / kGroup; }
+constexpr int64_t kBackCodeBytes = int64_t(kQuads) * kQuadBytes;
+constexpr int64_t back_panel_bytes(int n) {
+  return back_groups(n) * (kBackCodeBytes + kLanes * int64_t(sizeof(float)));
+}
+
 // ---- codes
 
 // The 32 codes of a group of one output.
@@ -218,6 +225,13 @@ inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t by
 
 constexpr int kUnpackGroups = 8;  // groups of 32 k that are unpacked at a time: a block of the K formats
 
+// Groups of 32 k as they are multiplied: codes [8 quads][16 outputs][4 k], scales (of 16 k each in q6_k), and minima
+// and zero points where the format has them, [16 outputs] each.
+struct CodePanel {
+  const uint8_t* codes;
+  const float *scales, *minima, *zeros;
+};
+
 // Codes of groups as bytes, scales and minima as float32. Codes of 8 bits stay where they are.
 struct UnpackedPanel {
   const uint8_t* codes;
@@ -225,6 +239,7 @@ struct UnpackedPanel {
   alignas(64) float scales[2 * kUnpackGroups * kLanes];
   alignas(64) float minima[kUnpackGroups * kLanes];
   alignas(64) float zeros[kUnpackGroups * kLanes];
+  CodePanel groups() const { return {codes, scales, minima, zeros}; }
 };
 
 // Groups first .. first + groups - 1 of a panel. The same of what lies `ahead` bytes further is fetched: codes and

@@ -33,6 +33,12 @@ void pack_quads(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, in
 
 int64_t quantized_panel_bytes_of(TensorFormat format, int k) { return quantized_panel_bytes(format, k); }
 
+int64_t quantized_back_panel_bytes(TensorFormat format, int n) {
+  if (!model::is_wide(format)) return back_panel_bytes(n);
+  const int group = quantized_format(format).group;
+  return quantized_panel_bytes(format, (n + group - 1) / group * group);
+}
+
 void pack_quantized(TensorFormat format, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
   const QuantizedFormat& f = quantized_format(format);
   if (n == kLanes && lies_in_quads(f)) return pack_quads(f, rows, bytes, k, panel);

@@ -135,6 +135,22 @@ void test_activations(DType type) {
   expect(right, std::string("activations as codes of ") + name(type));
 }
 
+// Rows that end within a group are those with zeros behind.
+void test_short_groups(DType type) {
+  const int rows = 9, whole = 96;
+  for (int cols : {1, 16, 37, 64, 90}) {
+    const Floats x = kept(type, normals(size_t(rows) * cols));
+    Floats filled(size_t(rows) * whole);
+    for (int r = 0; r < rows; r++) std::copy_n(&x[size_t(r) * cols], cols, &filled[size_t(r) * whole]);
+    for (const Kernels* k : sets(type)) {
+      const Codes got(*k, TensorFormat::q8_0, x, rows, cols), wanted(*k, TensorFormat::q8_0, filled, rows, whole);
+      bool same = true;
+      for (int r = 0; r < rows; r++) same &= !std::memcmp(got.row(r), wanted.row(r), size_t(got.ld));
+      expect(same, "activations as codes, " + std::to_string(cols) + " of them on " + isa_name(k->isa));
+    }
+  }
+}
+
 // Of 13 bits, also of rows that end within a group.
 void test_wide_activations(DType type) {
   const int rows = 9;
@@ -181,45 +197,73 @@ void test_wide_activations(DType type) {
   }
 }
 
-// Panels of W^T of 16 bits: of any columns and rows, with what is missing to a group; their product with gradients.
-void test_wide_transposes(DType type, int n, int k) {
-  const Weights w(TensorFormat::int16_64, n, k);
+// By how much a code of W^T errs at most.
+struct TransposeErrors {
+  int rows, cols, row_stride;  // of what shares a scale
+  Floats most;                 // [n / rows][k / cols]
+
+  explicit TransposeErrors(const Weights& w)
+      : rows(model::is_wide(w.format) ? kWideGroup : kCodeGroup),
+        cols(model::is_wide(w.format) ? kWideGroup : 1),
+        row_stride((w.k + cols - 1) / cols),
+        most(size_t(row_stride) * size_t((w.n + rows - 1) / rows)) {
+    for (int j = 0; j < w.n; j++)
+      for (int i = 0; i < w.k; i++) {
+        float& m = most[size_t(j / rows * row_stride + i / cols)];
+        m = std::max(m, std::fabs(w.values[size_t(j) * w.k + i]));
+      }
+    for (float& m : most) m /= model::is_wide(w.format) ? 4095 : 2 * 127;
+  }
+  double operator()(int j, int i) const { return most[size_t(j / rows * row_stride + i / cols)]; }
+};
+
+// Panels of W^T of any columns and rows, with what is missing to a group; their product with gradients.
+void test_transposes(int index, DType type, int n, int k) {
+  const TensorFormat format = format_of(index);
+  const Weights w(format, n, k);
+  const TransposeErrors step(w);
   const int rows = 21;
   const Floats dy = kept(type, normals(size_t(rows) * n));
   for (auto [col, cols] : {std::pair{0, k}, {16, k - 16}, {32, std::min(48, k - 32)}})
-    for (int n0 = 0; n0 < n; n0 += 64) {
-      const int count = n - n0, width = int(panels_of(cols)) * kLanes, whole = (count + 63) / 64 * 64;
-      Floats part(size_t(rows) * count);
+    for (int n0 = 0; n0 < n && cols > 0; n0 += 64) {
+      const int count = n - n0, width = int(panels_of(cols)) * kLanes;
+      Floats part(size_t(rows) * count), c0 = normals(size_t(rows) * width);
       for (int r = 0; r < rows; r++) std::copy_n(&dy[size_t(r) * n + n0], count, &part[size_t(r) * count]);
-      const Codes codes(*kernels(Isa::portable, type), TensorFormat::int16_64, part, rows, count);
-      const std::string what = "transposed words n=" + std::to_string(n) + " k=" + std::to_string(k) + " from " +
-                               std::to_string(n0) + ", " + std::to_string(col);
+      const Codes codes(*kernels(Isa::portable, type), format, part, rows, count);
+      const std::string what = name_of(index) + " transposed, n=" + std::to_string(n) + " k=" + std::to_string(k) +
+                               " from " + std::to_string(n0) + ", " + std::to_string(col);
       const Floats got = same_everywhere(type, what, [&](const Kernels& kernel) {
-        const QuantizedKernels& q = kernel.quantized[quantized_index(TensorFormat::int16_64)];
-        Block panels(size_t(panels_of(cols)) * wide_panel_bytes(whole) + 64);
-        q.transpose_panels(w.panels.at, k, col, cols, n0, count, panels.at);
-        const Codes own(kernel, TensorFormat::int16_64, part, rows, count);
-        Floats c(size_t(rows) * width);
-        q.product(own.bytes.data(), own.ld, rows, panels.at, whole, int(panels_of(cols)), c.data(), width, false);
+        const QuantizedKernels& q = kernel.of(format);
+        Block panels(size_t(panels_of(cols) * quantized_back_panel_bytes(format, count)) + 64);
+        q.transpose_codes(w.panels.at, k, col, cols, n0, count, panels.at);
+        const Codes own(kernel, format, part, rows, count);
+        Floats c(size_t(rows) * width), more = c0;
+        q.back_product(own.bytes.data(), own.ld, rows, panels.at, count, int(panels_of(cols)), c.data(), width, false);
+        q.back_product(own.bytes.data(), own.ld, rows, panels.at, count, int(panels_of(cols)), more.data(), width,
+                       true);
+        bool same = true;
+        for (int m : {1, 2, 3, 7, 13}) {
+          Floats few(size_t(m) * width);
+          q.back_product(own.row(rows - m), own.ld, m, panels.at, count, int(panels_of(cols)), few.data(), width,
+                         false);
+          same &= !std::memcmp(few.data(), &c[size_t(rows - m) * width], few.size() * 4);
+        }
+        expect(same, what + ": row counts on " + isa_name(kernel.isa));
+        c.insert(c.end(), more.begin(), more.end());
         return c;
       });
-      // A code errs by half of the largest scale of its 64 x 64.
-      Floats scales(size_t((k + 63) / 64) * ((n + 63) / 64));
-      for (int j = 0; j < n; j++)
-        for (int i = 0; i < k; i++) {
-          float& most = scales[size_t(j / 64) * ((k + 63) / 64) + i / 64];
-          most = std::max(most, std::fabs(w.values[size_t(j) * k + i]));
-        }
       bool near_enough = true;
       for (int r = 0; r < rows; r++)
         for (int i = 0; i < cols; i++) {
           double want = 0, unit = 0, off = 0;
           for (int j = 0; j < count; j++) {
             const double x = codes(r, j), product = x * w.values[size_t(n0 + j) * k + col + i];
-            const double step = scales[size_t((n0 + j) / 64) * ((k + 63) / 64) + (col + i) / 64] / 4095;
-            want += product, unit += product * product, off += std::pow(x * step, 2);
+            want += product, unit += product * product, off += std::pow(x * step(n0 + j, col + i), 2);
           }
-          near_enough &= std::fabs(got[size_t(r) * width + i] - want) <= 3 * std::sqrt(off) + 2e-6 * std::sqrt(unit);
+          const size_t at = size_t(r) * width + i;
+          const double room = 3 * std::sqrt(off) + 2e-6 * std::sqrt(unit);
+          near_enough &= std::fabs(got[at] - want) <= room;
+          near_enough &= std::fabs(got[c0.size() + at] - want - c0[at]) <= room + 2e-6 * std::fabs(c0[at]);
         }
       expect(near_enough, what + " on " + name(type));
     }
@@ -289,7 +333,7 @@ void test_format(int index, DType type, int n, int k) {
     expect(!std::memcmp(dequantized.data(), floats.data(), floats.size() * 4),
            what + ": dequantised product on " + isa_name(kernel->isa));
 
-    if (model::is_wide(format)) continue;  // see test_wide_transposes
+    if (!of(*kernel).transpose_panels) continue;
     bool transposed = true;
     for (int col = 0; col < k; col += 48) {
       const int cols = std::min(48, k - col), skip = n > 32 ? 32 : 0,
@@ -388,12 +432,13 @@ void test_quantized() {
   test_blocks();
   for (DType type : {DType::f32, DType::bf16}) {
     test_activations(type);
+    test_short_groups(type);
     test_wide_activations(type);
-    for (auto [n, k] : {std::pair{5, 64}, {64, 128}, {300, 192}}) test_wide_transposes(type, n, k);
     for (int f = 0; f < kQuantizedCount; f++) {
       const int block = model::quantized_format(format_of(f)).numbers;
       for (auto [n, k] : {std::pair{1, block}, {17, 5 * block}, {112, 2 * block}, {64, 3 * block}})
         test_format(f, type, n, k);
+      for (auto [n, k] : {std::pair{5, block}, {64, 2 * block}, {300, 3 * block}}) test_transposes(f, type, n, k);
     }
   }
 }

@@ -227,6 +227,12 @@ inline void transpose_wide(const void* panels, int k, int col0, int cols, int n0
   }
 }
 
+// c (+)= codes of gradients by panels of W^T over n outputs.
+inline void wide_back_product(const void* a, int64_t lda, int m, const void* panels, int n, int npanels, float* c,
+                              int64_t ldc, bool accumulate) {
+  wide_product(a, lda, m, panels, (n + kWideGroup - 1) / kWideGroup * kWideGroup, npanels, c, ldc, accumulate);
+}
+
 // body(k from the first of these groups of 32 on, values [4 k][16 outputs]).
 template <class Body>
 ANNEAL_INLINE void each_wide_quad(const uint8_t* panel, int k, int first, int groups, Body&& body) {

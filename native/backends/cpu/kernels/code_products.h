@@ -1,0 +1,188 @@
+// Products with quantised weights. Activations are rounded to 8-bit codes, by the absolute maximum of every 32 k of a
+// row. Then, for each group of k that shares a scale of weights (32, or 16 in q6_k), ascending:
+//
+//   c = fma(float(sum of products of codes), x_scale * w_scale, c)
+//   c = fma(float(sum of activation codes) * x_scale, w_minimum, c)      where the format has minima
+//
+// The sums are exact integers below 2^24, so every instruction set, row count and split gives the same bits. Where
+// every group has its zero point (int4, int8: one for 32, 64 or 128 k), what it adds is subtracted as float32, which
+// holds both sums and their difference exactly.
+#pragma once
+#include "codes.h"
+#include "gemm.h"
+#include "quantized_panel.h"
+
+namespace anneal::cpu {
+namespace {
+
+// The first format that is multiplied alike once it is unpacked: one instance for all of them.
+constexpr TensorFormat multiplied_as(TensorFormat format) {
+  const QuantizedFormat& f = quantized_format(format);
+  for (const QuantizedFormat& other : model::kQuantizedFormats)
+    if ((other.bits == 8) == (f.bits == 8) && group_scales(other) == group_scales(f) && other.zero == f.zero &&
+        other.minima == f.minima)
+      return other.format;
+  return format;
+}
+
+// c[MR][NR * 16] += rows of `a` by the groups of panels.
+template <TensorFormat F, int MR, int NR>
+void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int parts = group_scales(f), quads = kQuads / parts;
+  constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
+  constexpr int zero_point = byte_codes ? kByteOffset : own_zeros ? 0 : f.zero;
+  // Chains of integer sums that do not wait for each other; how they are added changes nothing.
+  constexpr int chains = code_chains(MR * NR);
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, true);
+  for (int g = 0; g < groups; g++) {
+#pragma GCC unroll 2
+    for (int part = 0; part < parts; part++) {
+      I32x16 sums[MR][NR][chains];
+#pragma GCC unroll 16
+      for (int i = 0; i < MR; i++) {
+        const int32_t* s = a[i * lda + g].sums;
+        const I32x16 start = zero_point ? all_int(-zero_point * (parts == 2 ? s[part] : s[0] + s[1])) : all_int(0);
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++)
+#pragma GCC unroll 4
+          for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
+      }
+#pragma GCC unroll 8
+      for (int q = 0; q < quads; q++) {
+        const int quad = part * quads + q;
+        I32x16 codes[NR];
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++) codes[j] = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+          int four;
+          __builtin_memcpy(&four, a[i * lda + g].codes + 4 * quad, 4);
+          const I32x16 x = all_int(four);
+#pragma GCC unroll 8
+          for (int j = 0; j < NR; j++) {
+            I32x16& sum = sums[i][j][q % chains];
+            if constexpr (byte_codes)
+              sum = dot_bytes(sum, codes[j], x);
+            else
+              sum = dot_codes(sum, codes[j], x);
+          }
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        const F32x16 scale = load(w[j].scales + (g * parts + part) * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+          I32x16 sum = sums[i][j][0];
+#pragma GCC unroll 4
+          for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
+          F32x16 exact = to_float(sum);
+          if constexpr (own_zeros) {
+            // Sums of bytes are those of codes less 128.
+            const F32x16 rest = all(byte_codes ? 128.0f : 0.0f) - load(w[j].zeros + g * kLanes);
+            exact = fma(all(float(a[i * lda + g].sums[0] + a[i * lda + g].sums[1])), rest, exact);
+          }
+          tile.c[i][j] = fma(exact, all(a[i * lda + g].scale) * scale, tile.c[i][j]);
+        }
+      }
+    }
+    if constexpr (f.minima) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        const F32x16 minimum = load(w[j].minima + g * kLanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) tile.c[i][j] = fma(all(a[i * lda + g].sum), minimum, tile.c[i][j]);
+      }
+    }
+  }
+  tile.end(c, ldc);
+}
+
+template <TensorFormat F, int MR, int NR>
+ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups,
+                                      float* c, int64_t ldc) {
+  if (rows == MR) return multiply_codes<F, MR, NR>(a, lda, w, groups, c, ldc);
+  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR>(rows, a, lda, w, groups, c, ldc);
+}
+
+constexpr int kFewCodeRows = 16, kFewCodeGroups = 2;  // of 32 k
+
+// c += rows by NR panels, `step` groups of which panel(j, first group, count) makes ready at a time.
+template <TensorFormat F, int NR, class Panel>
+ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, int m, int groups, int step, float* c,
+                                        int64_t ldc, Panel&& panel) {
+  CodePanel ready[NR];
+  for (int g = 0; g < groups; g += step) {
+    const int count = groups - g < step ? groups - g : step;
+    for (int j = 0; j < NR; j++) ready[j] = panel(j, g, count);
+    for (int row = 0; row < m; row += kCodeRows) {
+      const int rows = m - row < kCodeRows ? m - row : kCodeRows;
+      multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, ready, count, c + row * ldc,
+                                                          ldc);
+    }
+  }
+}
+
+template <TensorFormat F, int NR>
+void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
+                               int64_t ldc) {
+  const int64_t bytes = quantized_panel_bytes(F, k);
+  UnpackedPanel unpacked[NR];
+  // Few rows wait for memory, which must not wait for them: what is fetched ahead is asked for a little at a time.
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, m <= kFewCodeRows ? kFewCodeGroups : kUnpackGroups, c, ldc,
+                              [&](int j, int first, int count) {
+                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j], NR * bytes);
+                                return unpacked[j].groups();
+                              });
+}
+
+template <TensorFormat F>
+void quantized_product(const void* rows, int64_t row_bytes, int m, const void* panels_, int k, int npanels, float* c,
+                       int64_t ldc, bool accumulate) {
+  const ActivationGroup* const a = (const ActivationGroup*)rows;
+  const int64_t lda = row_bytes / int64_t(sizeof(ActivationGroup));
+  const uint8_t* panels = (const uint8_t*)panels_;
+  const int64_t bytes = quantized_panel_bytes(F, k);
+  if (!accumulate)
+    for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
+  // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
+  while (npanels > 0) {
+    if (m > 2 && npanels >= kCodePanels) {
+      multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
+      npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
+    } else {
+      multiply_quantized_panels<F, 1>(a, lda, m, panels, k, c, ldc);
+      npanels--, panels += bytes, c += kLanes;
+    }
+  }
+}
+
+// Activations [rows][k] to groups, rows of which are ld bytes apart. What a last group lacks counts as zeros.
+template <class T> void quantize_rows(const void* src, int64_t lds, int rows, int k, void* groups, int64_t ld) {
+  for (int r = 0; r < rows; r++) {
+    const T* from = (const T*)src + r * lds;
+    ActivationGroup* to = (ActivationGroup*)((char*)groups + r * ld);
+    for (int left = k; left > 0; left -= kGroup, from += kGroup, to++) {
+      F32x16 x[2];
+      CodeRange range;
+      for (int h = 0; h < 2; h++) {
+        const int count = left - h * kLanes;
+        x[h] = count >= kLanes ? load(from + h * kLanes) : count > 0 ? load(from + h * kLanes, Part{count}) : zero();
+        range.add(x[h]);
+      }
+      const CodeScale scale(range);
+      for (int h = 0; h < 2; h++) {
+        const F32x16 shifted = scale.shifted(x[h]);
+        to->sums[h] = int32_t(sum_lanes(shifted - all(CodeScale::kToNearest)));
+        store_bytes(to->codes + h * kLanes, as_int(shifted));
+      }
+      to->scale = scale.scale;
+      to->sum = to->scale * float(to->sums[0] + to->sums[1]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace anneal::cpu
