@@ -15,12 +15,21 @@
 namespace anneal::cpu {
 namespace {
 
+// Quads of a group whose products with activations add up in words, where an instruction set has these.
+constexpr int word_quads(const QuantizedFormat& f) {
+#ifdef ANNEAL_WORD_SUMS
+  if (f.bits < 8) return f.bits == 6 ? 2 : 4;
+#endif
+  return 1;
+}
+static_assert(4 * 2 * 31 * 127 < 1 << 15 && 2 * 2 * 63 * 127 < 1 << 15);
+
 // The first format that is multiplied alike once it is unpacked: one instance for all of them.
 constexpr TensorFormat multiplied_as(TensorFormat format) {
   const QuantizedFormat& f = quantized_format(format);
   for (const QuantizedFormat& other : model::kQuantizedFormats)
     if ((other.bits == 8) == (f.bits == 8) && group_scales(other) == group_scales(f) && other.zero == f.zero &&
-        other.minima == f.minima)
+        other.minima == f.minima && word_quads(other) == word_quads(f))
       return other.format;
   return format;
 }
@@ -49,6 +58,10 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
 #pragma GCC unroll 4
           for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
       }
+#ifdef ANNEAL_WORD_SUMS
+      constexpr int together = word_quads(f);
+      I32x16 words[MR][NR];
+#endif
 #pragma GCC unroll 8
       for (int q = 0; q < quads; q++) {
         const int quad = part * quads + q;
@@ -63,6 +76,14 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
 #pragma GCC unroll 8
           for (int j = 0; j < NR; j++) {
             I32x16& sum = sums[i][j][q % chains];
+#ifdef ANNEAL_WORD_SUMS
+            if constexpr (together > 1) {
+              const I32x16 two = code_words(codes[j], x);
+              words[i][j] = q % together ? add_words(words[i][j], two) : two;
+              if (q % together == together - 1) sum = add_pairs(sum, words[i][j]);
+              continue;
+            }
+#endif
             if constexpr (byte_codes)
               sum = dot_bytes(sum, codes[j], x);
             else

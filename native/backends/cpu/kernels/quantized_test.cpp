@@ -32,6 +32,7 @@ struct Weights {
     std::vector<uint8_t> rows(size_t(n) * bytes);
     const model::QuantizedFormat& known = model::quantized_format(f);
     for (uint8_t& byte : rows) byte = uint8_t(random_bits());
+    std::fill_n(rows.begin(), bytes, uint8_t(0xff));  // sums as large as they get
     for (size_t block = 0; block < rows.size(); block += size_t(known.bytes)) {
       uint8_t* const at = &rows[block + size_t(known.scale_at)];
       if (known.zero == model::kOwnZeros) {
@@ -273,7 +274,10 @@ void test_format(int index, DType type, int n, int k) {
   const TensorFormat format = format_of(index);
   const int rows = 40, width = int(panels_of(n)) * kLanes;
   const Weights w(format, n, k);
-  const Floats x = kept(type, normals(size_t(rows) * k)), c0 = normals(size_t(rows) * width);
+  Floats x = normals(size_t(rows) * k);
+  std::fill_n(x.begin(), k, 3.0f), std::fill_n(x.begin() + k, k, -3.0f);
+  x = kept(type, x);
+  const Floats c0 = normals(size_t(rows) * width);
   const std::string what = name_of(index) + " n=" + std::to_string(n) + " k=" + std::to_string(k);
   const auto of = [&](const Kernels& kernel) -> const QuantizedKernels& { return kernel.quantized[index]; };
 

@@ -167,6 +167,19 @@ ANNEAL_INLINE __m256i dot8(__m256i sum, __m256i codes, __m256i x) {
 ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
   return {dot8(sum.lo, codes.lo, x.lo), dot8(sum.hi, codes.hi, x.hi)};
 }
+// What dot_codes adds up, as pairs of words in every lane: these can be added while they are below 2^15.
+#define ANNEAL_WORD_SUMS 1
+ANNEAL_INLINE I32x16 code_words(I32x16 codes, I32x16 x) {
+  return {_mm256_maddubs_epi16(codes.lo, x.lo), _mm256_maddubs_epi16(codes.hi, x.hi)};
+}
+ANNEAL_INLINE I32x16 add_words(I32x16 a, I32x16 b) {
+  return {_mm256_add_epi16(a.lo, b.lo), _mm256_add_epi16(a.hi, b.hi)};
+}
+ANNEAL_INLINE I32x16 add_pairs(I32x16 sum, I32x16 words) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(words.lo, ones)),
+          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(words.hi, ones))};
+}
 ANNEAL_INLINE __m256i signed_dot8(__m256i sum, __m256i codes, __m256i x) {
   const __m256i signed_codes = _mm256_xor_si256(codes, _mm256_set1_epi8(char(0x80)));
   return dot8(sum, _mm256_abs_epi8(signed_codes), _mm256_sign_epi8(x, signed_codes));
@@ -329,7 +342,7 @@ constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 1;
-constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
+constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

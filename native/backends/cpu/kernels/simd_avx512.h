@@ -95,6 +95,13 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_
 constexpr int code_chains(int tiles) { return tiles >= 8 ? 1 : tiles >= 3 ? 2 : 4; }
 #else
 constexpr int kByteOffset = 0;
+// What dot_codes adds up, as pairs of words in every lane: these can be added while they are below 2^15.
+#define ANNEAL_WORD_SUMS 1
+ANNEAL_INLINE I32x16 code_words(I32x16 codes, I32x16 x) { return {_mm512_maddubs_epi16(codes.v, x.v)}; }
+ANNEAL_INLINE I32x16 add_words(I32x16 a, I32x16 b) { return {_mm512_add_epi16(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 add_pairs(I32x16 sum, I32x16 words) {
+  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(words.v, _mm512_set1_epi16(1)))};
+}
 ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
   const __m512i pairs = _mm512_maddubs_epi16(codes.v, x.v);
   return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
