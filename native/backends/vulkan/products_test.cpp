@@ -50,6 +50,26 @@ std::vector<uint8_t> random_blocks(const QuantizedFormat& f, int64_t bytes, Rand
   return blocks;
 }
 
+// A few blocks of the format wide.
+int width_of(const QuantizedFormat& f) { return f.numbers == 256 ? 512 : f.numbers * (160 / f.numbers + 1); }
+
+// A matrix W[n][k] of such blocks, and the records that a device has of it.
+struct BlockMatrix {
+  int64_t row_bytes;
+  std::vector<uint8_t> blocks;
+  std::vector<char> packed;
+
+  BlockMatrix(const QuantizedFormat& f, int n, int k, Random& random)
+      : row_bytes(int64_t(k / f.numbers) * f.bytes), blocks(random_blocks(f, n * row_bytes, random)) {
+    const Records records(f.format);
+    packed.resize(size_t(records.bytes_of(n, k)));
+    for (int first = 0; first < n; first += kPanel)
+      pack_records(f.format, row(first), row_bytes, std::min(kPanel, n - first), k,
+                   packed.data() + records.bytes_of(first, k));
+  }
+  const uint8_t* row(int i) const { return blocks.data() + i * row_bytes; }
+};
+
 // As activation_codes.comp leaves a group.
 struct Codes {
   int8_t codes[kGroup];
@@ -81,24 +101,18 @@ float output_of(const QuantizedFormat& f, const Codes* x, const uint8_t* blocks,
 
 void test_format(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f, std::vector<CodeKernel> kernels) {
   constexpr int kOutputs = 70, kMostRows = 150;  // no multiples of a tile's
-  const int k = f.numbers == 256 ? 512 : f.numbers * (160 / f.numbers + 1);
+  const int k = width_of(f);
   const GpuModel m(ModelSpec{}, {false}, gpu, nullptr, false);
   Random random;
-  const int64_t row_bytes = int64_t(k / f.numbers) * f.bytes;
-  const std::vector<uint8_t> blocks = random_blocks(f, kOutputs * row_bytes, random);
-  const Records records(f.format);
-  std::vector<char> packed(size_t(records.bytes_of(kOutputs, k)));
-  for (int row = 0; row < kOutputs; row += kPanel)
-    pack_records(f.format, blocks.data() + row * row_bytes, row_bytes, std::min(kPanel, kOutputs - row), k,
-                 packed.data() + records.bytes_of(row, k));
+  const BlockMatrix blocks(f, kOutputs, k, random);
   std::vector<float> rows(size_t(kMostRows) * k);
   for (float& x : rows) x = random.number();
 
   Staging staging(gpu);
-  Memory x(gpu, int64_t(rows.size()) * 4), w(gpu, int64_t(packed.size())),
+  Memory x(gpu, int64_t(rows.size()) * 4), w(gpu, int64_t(blocks.packed.size())),
       out(gpu, int64_t(kMostRows) * kOutputs * 4, Memory::Place::readback);
   staging.write(x, 0, rows.data(), x.bytes());
-  staging.write(w, 0, packed.data(), w.bytes());
+  staging.write(w, 0, blocks.packed.data(), w.bytes());
   ProductInputs inputs;
   inputs.codes = Memory(gpu, kMostRows * code_bytes(k));
   Linear linear;
@@ -112,7 +126,7 @@ void test_format(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f, std:
   std::vector<float> wanted;
   for (int row = 0; row < kMostRows; row++)
     for (int col = 0; col < kOutputs; col++)
-      wanted.push_back(output_of(f, &codes[size_t(row) * size_t(k / kGroup)], blocks.data() + col * row_bytes, k));
+      wanted.push_back(output_of(f, &codes[size_t(row) * size_t(k / kGroup)], blocks.row(col), k));
 
   for (const CodeKernel& kernel : kernels)
     for (const int count : {7, 9, kMostRows}) {
@@ -306,30 +320,24 @@ float codes_of(const float* numbers, int count, bool fused, int* codes) {
 // Products with the transpose of quantised weights, by codes of both.
 void test_back_codes(const std::shared_ptr<Gpu>& gpu, const QuantizedFormat& f) {
   constexpr int kOutputs = 171, kMostRows = 40;  // no multiples of a tile's, nor of a group's
-  const int k = f.numbers == 256 ? 512 : f.numbers * (160 / f.numbers + 1);
+  const int k = width_of(f);
   const ElementType type{true};
   const GpuModel m(ModelSpec{}, type, gpu, nullptr, false);
   Random random;
-  const int64_t row_bytes = int64_t(k / f.numbers) * f.bytes;
-  const std::vector<uint8_t> blocks = random_blocks(f, kOutputs * row_bytes, random);
-  const Records records(f.format);
-  std::vector<char> packed(size_t(records.bytes_of(kOutputs, k)));
-  for (int row = 0; row < kOutputs; row += kPanel)
-    pack_records(f.format, blocks.data() + row * row_bytes, row_bytes, std::min(kPanel, kOutputs - row), k,
-                 packed.data() + records.bytes_of(row, k));
+  const BlockMatrix blocks(f, kOutputs, k, random);
   const Matrix dy(type, kMostRows, kOutputs, random);
   Staging staging(gpu);
-  Memory ds(gpu, int64_t(dy.packed.size())), w(gpu, int64_t(packed.size())),
+  Memory ds(gpu, int64_t(dy.packed.size())), w(gpu, int64_t(blocks.packed.size())),
       out(gpu, int64_t(kMostRows) * k * 4, Memory::Place::readback);
   staging.write(ds, 0, dy.packed.data(), ds.bytes());
-  staging.write(w, 0, packed.data(), w.bytes());
+  staging.write(w, 0, blocks.packed.data(), w.bytes());
   Linear linear;
   linear.n = kOutputs, linear.k = k, linear.weight = w.address(), linear.format = f.format;
   const Memory codes(gpu, kMostRows * back_code_bytes(m, linear)), transposed(gpu, transposed_bytes(m, linear));
 
   std::vector<float> values(size_t(kOutputs) * size_t(k)), wanted(size_t(kMostRows) * size_t(k));
   for (int row = 0; row < kOutputs; row++)
-    quantization::dequantize_row(f.format, blocks.data() + row * row_bytes, k, &values[size_t(row) * size_t(k)]);
+    quantization::dequantize_row(f.format, blocks.row(row), k, &values[size_t(row) * size_t(k)]);
   const auto wanted_from = [&](float begin) {
     std::fill(wanted.begin(), wanted.end(), begin);
     for (int from = 0; from < kOutputs; from += kGroup) {
