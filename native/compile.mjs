@@ -72,7 +72,11 @@ const INSTRUCTION_SETS = {
     "fit_avx2.cpp": AVX2,
     "fit_avx512.cpp": AVX512,
   },
-  arm64: { "isa_neon.cpp": [] },
+  arm64: {
+    "isa_neon.cpp": [],
+    "isa_neon_dotprod.cpp": ["-march=armv8.2-a+dotprod"],
+    "isa_neon_i8mm.cpp": ["-march=armv8.2-a+dotprod+i8mm"],
+  },
 };
 
 /** What JavaScript compares with its own package before it trusts the addon. */
@@ -130,7 +134,7 @@ export async function compile(options = {}) {
       const command = [
         ...compiler,
         ...flags,
-        ...(FLAGS_OF[basename(file)] ?? []),
+        ...flagsOf(file, compiler),
         "-MMD",
         "-MF",
         `${object}.d`,
@@ -196,6 +200,13 @@ function sources(folder = NATIVE) {
 function workOf(file) {
   const name = basename(file);
   return name === "isa_portable.cpp" ? 25 : name.startsWith("isa_") ? 9 : 1;
+}
+
+/** Zig knows 64-bit Arm's extensions, but no versions of the architecture. */
+function flagsOf(file, compiler) {
+  const flags = FLAGS_OF[basename(file)] ?? [];
+  if (!compiler.some((word) => /zig/.test(word))) return flags;
+  return flags.map((flag) => flag.replace("-march=armv8.2-a+", "-mcpu=generic+"));
 }
 
 function hostCompiler(given = process.env.CXX) {

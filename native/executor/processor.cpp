@@ -4,6 +4,12 @@
 #include <cpuid.h>
 
 #include <cstdint>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__aarch64__) && defined(_WIN32)
+#include <windows.h>
 #endif
 
 namespace anneal::executor {
@@ -34,6 +40,29 @@ Processor ask_processor() {
   has.avxvnni = has.avx2 && (a & (1u << 4));
   has.avx512bf16 = has.avx512vnni && (a & bit_AVX512BF16);
   has.amx = has.avx512bf16 && tiles;
+  return has;
+}
+#elif defined(__aarch64__)
+Processor ask_processor() {
+  Processor has;
+#if defined(__linux__)
+  constexpr unsigned long kDotProducts = 1ul << 20, kMatrices = 1ul << 13;  // of AT_HWCAP and AT_HWCAP2
+  has.dotprod = getauxval(AT_HWCAP) & kDotProducts;
+  has.i8mm = getauxval(AT_HWCAP2) & kMatrices;
+#elif defined(__APPLE__)
+  const auto feature = [](const char* name) {
+    int value = 0;
+    size_t bytes = sizeof value;
+    return sysctlbyname(name, &value, &bytes, nullptr, 0) == 0 && value != 0;
+  };
+  has.dotprod = feature("hw.optional.arm.FEAT_DotProd");
+  has.i8mm = feature("hw.optional.arm.FEAT_I8MM");
+#elif defined(_WIN32)
+  constexpr DWORD kDotProducts = 43, kMatrices = 66;  // PF_ARM_V82_DP_..., PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE
+  has.dotprod = IsProcessorFeaturePresent(kDotProducts);
+  has.i8mm = IsProcessorFeaturePresent(kMatrices);
+#endif
+  has.i8mm = has.i8mm && has.dotprod;
   return has;
 }
 #else

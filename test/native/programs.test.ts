@@ -146,7 +146,17 @@ describe.skipIf(process.platform === "win32")("programs of the compute core", { 
 
   // A weak symbol could be replaced at link time by a copy compiled for another instruction set.
   test("kernel objects hold no weak symbols", () => {
-    const kernels = ["portable", "neon", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"];
+    const kernels = [
+      "portable",
+      "neon",
+      "neon_dotprod",
+      "neon_i8mm",
+      "avx2",
+      "avxvnni",
+      "avx512",
+      "avx512vnni",
+      "avx512bf16",
+    ];
     const objects = [
       ...kernels.map((set) => `backends/cpu/kernels/isa_${set}.o`),
       ...["avx2", "avx512"].map((set) => `quantization/fit_${set}.o`),

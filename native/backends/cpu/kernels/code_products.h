@@ -11,6 +11,9 @@
 #include "codes.h"
 #include "gemm.h"
 #include "quantized_panel.h"
+#ifdef __ARM_FEATURE_MATMUL_INT8
+#include "code_pairs.h"
+#endif
 
 namespace anneal::cpu {
 namespace {
@@ -34,8 +37,14 @@ constexpr TensorFormat multiplied_as(TensorFormat format) {
   return format;
 }
 
-// c[MR][NR * 16] += rows of `a` by the groups of panels.
-template <TensorFormat F, int MR, int NR>
+#ifdef ANNEAL_CODE_QUADS
+template <class Body, int... q> ANNEAL_INLINE void each_of(std::integer_sequence<int, q...>, Body&& body) {
+  (body.template operator()<q>(), ...);
+}
+#endif
+
+// c[MR][NR * 16] += rows of `a` by the groups of panels, whose bytes may have been made signed.
+template <TensorFormat F, int MR, int NR, bool made_signed = false>
 void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
@@ -58,6 +67,21 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
 #pragma GCC unroll 4
           for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
       }
+#ifdef ANNEAL_CODE_QUADS
+      CodeQuads x[MR];
+      each_of(std::make_integer_sequence<int, quads>(), [&]<int q>() {
+        const int quad = part * quads + q;
+#pragma GCC unroll 16
+        for (int i = 0; q % 4 == 0 && i < MR; i++) x[i] = load_quads(a[i * lda + g].codes + 4 * quad);
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++) {
+          I32x16 codes = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
+          if constexpr (byte_codes && !made_signed) codes = signed_bytes(codes);
+#pragma GCC unroll 16
+          for (int i = 0; i < MR; i++) sums[i][j][0] = dot_quad<q % 4>(sums[i][j][0], codes, x[i]);
+        }
+      });
+#else
 #ifdef ANNEAL_WORD_SUMS
       constexpr int together = word_quads(f);
       I32x16 words[MR][NR];
@@ -91,6 +115,7 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
           }
         }
       }
+#endif
 #pragma GCC unroll 8
       for (int j = 0; j < NR; j++) {
         const F32x16 scale = load(w[j].scales + (g * parts + part) * kLanes);
@@ -121,14 +146,46 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   tile.end(c, ldc);
 }
 
-template <TensorFormat F, int MR, int NR>
+template <TensorFormat F, int MR, int NR, bool made_signed = false>
 ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups,
                                       float* c, int64_t ldc) {
-  if (rows == MR) return multiply_codes<F, MR, NR>(a, lda, w, groups, c, ldc);
-  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR>(rows, a, lda, w, groups, c, ldc);
+  if (rows == MR) return multiply_codes<F, MR, NR, made_signed>(a, lda, w, groups, c, ldc);
+  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR, made_signed>(rows, a, lda, w, groups, c, ldc);
 }
 
 constexpr int kFewCodeRows = 16, kFewCodeGroups = 2;  // of 32 k
+
+#ifdef ANNEAL_CODE_QUADS
+// From so many rows on bytes are made signed, or all codes laid out in pairs, once for all of them.
+#ifdef ANNEAL_CODE_PAIRS
+constexpr int kPreparedRows = kPairedRows + 1;
+template <TensorFormat F> constexpr bool kPrepared = true;
+#else
+constexpr int kPreparedRows = 2 * kCodeRows;
+template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
+#endif
+
+// c [m][16] += all rows by groups of one panel, prepared for them in a buffer.
+template <TensorFormat F>
+void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc) {
+  alignas(64) uint8_t prepared[kUnpackGroups * kQuads * kQuadBytes];
+  const int bytes = groups * kQuads * kQuadBytes;
+#ifdef ANNEAL_CODE_PAIRS
+  for (int at = 0; at < bytes; at += 2 * kQuadBytes)
+    pair_quads<quantized_format(F).bits == 8>(w.codes + at, prepared + at);
+  w.codes = prepared;
+  for (int row = 0; row < m; row += kPairedRows)
+    multiply_code_pairs<F>(m - row < kPairedRows ? m - row : kPairedRows, a + row * lda, lda, w, groups, c + row * ldc,
+                           ldc);
+#else
+  for (int at = 0; at < bytes; at += kQuadBytes) store_int(prepared + at, signed_bytes(load_int(w.codes + at)));
+  w.codes = prepared;
+  for (int row = 0; row < m; row += kCodeRows)
+    multiply_code_rows<F, kCodeRows, 1, true>(m - row < kCodeRows ? m - row : kCodeRows, a + row * lda, lda, &w, groups,
+                                              c + row * ldc, ldc);
+#endif
+}
+#endif
 
 // c += rows by NR panels, `step` groups of which panel(j, first group, count) makes ready at a time.
 template <TensorFormat F, int NR, class Panel>
@@ -138,6 +195,14 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
   for (int g = 0; g < groups; g += step) {
     const int count = groups - g < step ? groups - g : step;
     for (int j = 0; j < NR; j++) ready[j] = panel(j, g, count);
+#ifdef ANNEAL_CODE_QUADS
+    if constexpr (kPrepared<multiplied_as(F)>)
+      if (m >= kPreparedRows) {
+        for (int j = 0; j < NR; j++)
+          multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc);
+        continue;
+      }
+#endif
     for (int row = 0; row < m; row += kCodeRows) {
       const int rows = m - row < kCodeRows ? m - row : kCodeRows;
       multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, ready, count, c + row * ldc,

@@ -19,6 +19,8 @@ const Kernels* kernels_avx2(DType);
 const Kernels* kernels_avx512(DType);
 const Kernels* kernels_avx512bf16(DType);
 // Of products with quantised weights, kQuantizedCount of them.
+const QuantizedKernels* quantized_neon_dotprod(DType);
+const QuantizedKernels* quantized_neon_i8mm(DType);
 const QuantizedKernels* quantized_avxvnni(DType);
 const QuantizedKernels* quantized_avx512vnni(DType);
 // The fast family's kernels, in place of a set's of bfloat16.
@@ -28,7 +30,7 @@ void put_amx(Kernels&);
 
 namespace {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 using executor::Processor;
 using executor::processor;
 
@@ -46,7 +48,9 @@ template <Isa isa, auto set, auto put> const Kernels* with(DType type) {
 template <auto quantized> void put_quantized(Kernels& k) {
   std::copy_n(quantized(k.type), kQuantizedCount, k.quantized);
 }
+#endif
 
+#if defined(__x86_64__)
 // Linux lends a process the tiles' registers when it asks; to all of its threads.
 bool ask_for_tiles() {
 #if defined(__linux__)
@@ -97,7 +101,12 @@ const Kernels* kernels(Isa isa, DType type) {
   if (isa == Isa::amx_avx512) return has.avx512 ? with<Isa::amx_avx512, kernels_avx512, put_amx_avx512>(type) : nullptr;
   if (isa == Isa::amx) return has_matrix_unit() ? with<Isa::amx, kernels_avx512bf16, put_amx>(type) : nullptr;
 #elif defined(__aarch64__)
+  const Processor& has = processor();
   if (isa == Isa::neon) return kernels_neon(type);
+  if (isa == Isa::neon_dotprod)
+    return has.dotprod ? with<Isa::neon_dotprod, kernels_neon, put_quantized<quantized_neon_dotprod>>(type) : nullptr;
+  if (isa == Isa::neon_i8mm)
+    return has.i8mm ? with<Isa::neon_i8mm, kernels_neon, put_quantized<quantized_neon_i8mm>>(type) : nullptr;
 #endif
   return isa == Isa::portable ? kernels_portable(type) : nullptr;
 }
@@ -119,6 +128,8 @@ Isa best_isa() {
 const char* isa_name(Isa isa) {
   switch (isa) {
     case Isa::neon: return "neon";
+    case Isa::neon_dotprod: return "neon-dotprod";
+    case Isa::neon_i8mm: return "neon-i8mm";
     case Isa::avx2: return "avx2";
     case Isa::avxvnni: return "avxvnni";
     case Isa::avx512: return "avx512";

@@ -22,12 +22,14 @@
 namespace anneal::cpu {
 
 enum class DType : uint8_t { f32, bf16 };
-// With vnni, byte products of quantised weights have instructions of their own; all else is as in the set before. Those
-// from amx_avx2 on are the fast family, which multiplies bfloat16 with bits of its own (see tiles.h): by the matrix
-// unit, or with its bits by vectors.
+// With vnni, dotprod and i8mm, byte products of quantised weights have instructions of their own; all else is as in the
+// set before. Those from amx_avx2 on are the fast family, which multiplies bfloat16 with bits of its own (see tiles.h):
+// by the matrix unit, or with its bits by vectors.
 enum class Isa : uint8_t {
   portable,
   neon,
+  neon_dotprod,
+  neon_i8mm,
   avx2,
   avxvnni,
   avx512,
@@ -39,8 +41,8 @@ enum class Isa : uint8_t {
 };
 // The exact family, of every architecture. Of those that a machine runs the later is the faster, but for bfloat16 on
 // processors that multiply its pairs slower than they widen them: see best_isa().
-constexpr Isa kIsas[] = {Isa::portable, Isa::neon,       Isa::avx2,      Isa::avxvnni,
-                         Isa::avx512,   Isa::avx512vnni, Isa::avx512bf16};
+constexpr Isa kIsas[] = {Isa::portable, Isa::neon,   Isa::neon_dotprod, Isa::neon_i8mm, Isa::avx2,
+                         Isa::avxvnni,  Isa::avx512, Isa::avx512vnni,   Isa::avx512bf16};
 constexpr Isa kFastIsas[] = {Isa::amx_avx2, Isa::amx_avx512, Isa::amx};
 constexpr bool is_fast(Isa isa) { return isa >= Isa::amx_avx2; }
 // k that the fast family sums at once. Whoever cuts a sum, over tokens too, cuts it at a multiple.

@@ -187,9 +187,13 @@ ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
 // code - 128.
 constexpr int kByteOffset = 0;
 ANNEAL_INLINE uint32x4_t dot4(uint32x4_t sum, int8x16_t codes, int8x16_t x) {
+#ifdef __ARM_FEATURE_DOTPROD
+  return vreinterpretq_u32_s32(vdotq_s32(vreinterpretq_s32_u32(sum), codes, x));
+#else
   const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(x))),
                   high = vpaddlq_s16(vmull_s8(vget_high_s8(codes), vget_high_s8(x)));
   return vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+#endif
 }
 ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
   return quarters<I32x16>(
@@ -199,6 +203,21 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
   return dot_codes(sum, codes ^ all_int(int(0x80808080u)), x);
 }
 constexpr int code_chains(int) { return 1; }
+
+#ifdef __ARM_FEATURE_DOTPROD
+// Four quads of x, one of which multiplies all lanes: to repeat it in a register would take a turn of the units that
+// multiply. Bytes are made signed once for many rows.
+#define ANNEAL_CODE_QUADS
+using CodeQuads = int8x16_t;
+ANNEAL_INLINE CodeQuads load_quads(const int8_t* x) { return vld1q_s8(x); }
+template <int quad> ANNEAL_INLINE I32x16 dot_quad(I32x16 sum, I32x16 codes, CodeQuads x) {
+  return quarters<I32x16>([&](int i) {
+    return vreinterpretq_u32_s32(
+        vdotq_laneq_s32(vreinterpretq_s32_u32(sum.v[i]), vreinterpretq_s8_u32(codes.v[i]), x, quad));
+  });
+}
+ANNEAL_INLINE I32x16 signed_bytes(I32x16 codes) { return codes ^ all_int(int(0x80808080u)); }
+#endif
 
 // sum += the products of both signed words in every lane.
 ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
@@ -322,7 +341,11 @@ constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
-constexpr int kCodeRows = 2, kCodePanels = 1;  // of products with quantised weights
+#ifdef __ARM_FEATURE_DOTPROD
+constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
+#else
+constexpr int kCodeRows = 2, kCodePanels = 1;
+#endif
 constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
