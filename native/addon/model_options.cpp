@@ -115,6 +115,10 @@ model::ExpertsSpec experts_spec(const Argument& experts) {
   e.activation = activation(experts.at("activation"));
   e.normalized = experts.at("normalized").boolean();
   if (const auto bias = experts.given("bias")) e.bias = bias->boolean();
+  if (const auto scores = experts.given("scores"))
+    e.logistic = one_of<bool>(*scores, {{"softmax", false}, {"logistic", true}});
+  if (const auto bias = experts.given("scoreBias")) e.score_bias = bias->boolean();
+  if (const auto scale = experts.given("scale")) e.scale = scale->number(1e-3, 1e3);
   if (const auto shared = experts.given("sharedIntermediate")) e.shared_intermediate = shared->whole(1, 1 << 17);
   return e;
 }

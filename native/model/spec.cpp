@@ -24,15 +24,21 @@ void check(const ModelSpec& m) {
       require(m.layers[i].norms == NormPlacement::before, at + "norms", "must stand before experts");
       require(m.token_inputs == 0, at + "experts", "must not be in a model with token inputs");
       require(!e->bias || !e->shared(), at + "experts.bias", "must be false where every token has an expert");
+      require(e->logistic || !e->score_bias, at + "experts.scoreBias", "must be false where scores are a softmax");
+      require(e->logistic || e->scale == 1, at + "experts.scale", "must be 1 where scores are a softmax");
+      require(std::isfinite(e->scale) && e->scale > 0, at + "experts.scale", "must be positive");
     } else {
       require(m.layers[i].feed_forward.intermediate > 0, at + "feedForward.intermediate", "must be positive");
     }
     require(!m.layers[i].feed_forward.fused_gate_up || !m.layers[i].feed_forward.bias, at + "feedForward.fusedGateUp",
             "must have no biases");
     const LayerSpec& l = m.layers[i];
-    require(l.names == LayerNames::usual || !(l.delta_rule || l.experts || a.fused_qkv ||
-                                              l.feed_forward.fused_gate_up || l.norms != NormPlacement::before),
+    require(l.names == LayerNames::usual ||
+                !(l.delta_rule || a.fused_qkv || l.feed_forward.fused_gate_up || l.norms != NormPlacement::before ||
+                  (l.experts && (l.experts->bias || l.experts->shared()))),
             at + "names", "must be usual for what this layer has");
+    require(l.names == LayerNames::lfm2 || !l.experts || !l.experts->score_bias, at + "experts.scoreBias",
+            "must be false where names are usual");
     if (const auto& d = m.layers[i].delta_rule) {
       require(d->key_heads > 0 && d->value_heads > 0 && d->value_heads % d->key_heads == 0, at + "deltaRule.valueHeads",
               "must be a multiple of keyHeads");

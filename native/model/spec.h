@@ -97,7 +97,7 @@ struct FeedForwardSpec {
 };
 
 // The sum of the feed-forwards of `per_token` of `count` experts, each times its weight: the router's logits, a product
-// of the same input, choose the largest, and are their weights by softmax.
+// of the same input, choose the largest, and are their weights by softmax, or each by its logistic.
 struct ExpertsSpec {
   int count = 0, per_token = 0;
   int intermediate = 0;  // of each
@@ -107,6 +107,10 @@ struct ExpertsSpec {
   // the last.
   int shared_intermediate = 0;
   bool bias = false;  // of the router and of each expert's products
+  // Weights are `scale` times the logistic of their logits, divided by their sum where normalized; with a score bias,
+  // those are chosen whose logistic and bias together are largest.
+  bool logistic = false, score_bias = false;
+  double scale = 1;
   int shared() const { return shared_intermediate > 0; }
   int total() const { return count + shared(); }
   int per_row() const { return per_token + shared(); }

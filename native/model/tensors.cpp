@@ -193,7 +193,13 @@ const char* final_norm_name(const ModelSpec& m) {
 }
 
 TensorShape router_tensor(const ModelSpec& m, int layer) {
-  return {layer_name(layer, "mlp.gate.weight"), m.layers[layer].experts->count, m.hidden};
+  const bool lfm2 = m.layers[layer].names == LayerNames::lfm2;
+  return {layer_name(layer, lfm2 ? "feed_forward.gate.weight" : "mlp.gate.weight"), m.layers[layer].experts->count,
+          m.hidden};
+}
+
+TensorShape score_bias_tensor(const ModelSpec& m, int layer) {
+  return {layer_name(layer, "feed_forward.expert_bias"), m.layers[layer].experts->count, 0};
 }
 
 TensorShape shared_gate_tensor(const ModelSpec& m, int layer) {
@@ -203,8 +209,11 @@ TensorShape shared_gate_tensor(const ModelSpec& m, int layer) {
 TensorShape expert_tensor(const ModelSpec& m, int layer, int expert, int projection) {
   const ExpertsSpec& e = *m.layers[layer].experts;
   const int intermediate = e.intermediate_of(expert);
-  const std::string of = expert == e.count ? "mlp.shared_expert." : "mlp.experts." + std::to_string(expert) + ".",
-                    name = layer_name(layer, of.c_str()) + module_name(projection) + ".weight";
+  const bool lfm2 = m.layers[layer].names == LayerNames::lfm2;
+  const std::string experts = lfm2 ? "feed_forward.experts." : "mlp.experts.",
+                    of = expert == e.count ? "mlp.shared_expert." : experts + std::to_string(expert) + ".",
+                    name =
+                        layer_name(layer, of.c_str()) + module_name(module_of(m.layers[layer], projection)) + ".weight";
   if (projection == kDown) return {name, m.hidden, intermediate};
   return {name, intermediate, m.hidden};
 }
@@ -251,6 +260,7 @@ std::vector<TensorShape> weight_tensors(const ModelSpec& m) {
     }
     if (layer.attention.sinks) list.push_back(sink_tensor(m, l));
     if (layer.experts) of_experts(*layer.experts, router_tensor(m, l));
+    if (layer.experts && layer.experts->score_bias) list.push_back(score_bias_tensor(m, l));
     if (layer.experts && layer.experts->shared()) list.push_back(shared_gate_tensor(m, l));
     for (int e = 0; layer.experts && e < layer.experts->total(); e++)
       for (int p : {kGate, kUp, kDown}) of_experts(*layer.experts, expert_tensor(m, l, e, p));

@@ -96,6 +96,7 @@ TensorShape delta_tensor(const ModelSpec&, int layer, int tensor);
 // What experts have in the place of a feed-forward's projections: a router, the logit of the shared expert, and of each
 // expert kGate, kUp and kDown.
 TensorShape router_tensor(const ModelSpec&, int layer);
+TensorShape score_bias_tensor(const ModelSpec&, int layer);
 TensorShape shared_gate_tensor(const ModelSpec&, int layer);
 TensorShape expert_tensor(const ModelSpec&, int layer, int expert, int projection);
 // The vector of a matrix that has one.

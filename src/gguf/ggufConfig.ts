@@ -11,9 +11,9 @@ interface Architecture {
   interleaved: boolean;
   /**
    * All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has; "biased": as GPT-OSS's,
-   * and every other layer has a window.
+   * and every other layer has a window; "logistic": all but the first ones, scored by logistics.
    */
-  experts?: boolean | "shared" | "biased";
+  experts?: boolean | "shared" | "biased" | "logistic";
   /** Only a part of a head turns. */
   turnsPart?: boolean;
   /** Its layers have a delta rule, but every n-th. */
@@ -51,6 +51,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   },
   "gpt-oss": { modelType: "gpt_oss", interleaved: false, experts: "biased" },
   lfm2: { modelType: "lfm2", interleaved: false, shortConvolution: true },
+  lfm2moe: { modelType: "lfm2_moe", interleaved: false, shortConvolution: true, experts: "logistic" },
   smollm3: { modelType: "smollm3", interleaved: true },
   granite: { modelType: "granite", interleaved: true },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
@@ -185,6 +186,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
                 sliding_window: required("attention.sliding_window"),
               }
             : { moe_intermediate_size: required("expert_feed_forward_length"), norm_topk_prob: true }),
+          ...(architecture.experts === "logistic" ? logisticExperts(fields, name) : {}),
         }
       : {}),
     ...(architecture.deltaRule ? deltaRule(fields, name) : {}),
@@ -194,6 +196,16 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
         ? {}
         : window(fields, name)),
   };
+}
+
+/** How llama.cpp numbers what makes shares of scores. */
+export const LOGISTIC = 2;
+
+function logisticExperts(fields: GgufFields, name: string): Record<string, unknown> {
+  const key = `${name}.expert_gating_func`;
+  const how = fields.required(key, fields.number(key));
+  if (how !== LOGISTIC) fields.fail(key, `is ${how}; only ${LOGISTIC}, the logistic function, is known`);
+  return { num_dense_layers: fields.number(`${name}.leading_dense_block_count`) ?? 0, use_expert_bias: true };
 }
 
 /** As of config.json: what is listed layer by layer is listed before that is read. */
@@ -401,6 +413,10 @@ const LAYER_NAMES: Readonly<Record<string, string>> = {
   "feed_forward.w1": "ffn_gate",
   "feed_forward.w3": "ffn_up",
   "feed_forward.w2": "ffn_down",
+  "feed_forward.gate": "ffn_gate_inp",
+  "feed_forward.experts.w1": "ffn_gate_exps",
+  "feed_forward.experts.w3": "ffn_up_exps",
+  "feed_forward.experts.w2": "ffn_down_exps",
   "conv.in_proj": "shortconv.in_proj",
   "conv.conv": "shortconv.conv",
   "conv.out_proj": "shortconv.out_proj",
@@ -425,6 +441,7 @@ const BARE_NAMES: Readonly<Record<string, string>> = {
   "linear_attn.A_log": "ssm_a",
   "linear_attn.dt_bias": "ssm_dt.bias",
   "self_attn.sinks": "attn_sinks.weight",
+  "feed_forward.expert_bias": "exp_probs_b.bias",
   layer_scalar: "layer_output_scale.weight",
 };
 /** Where experts have biases. */

@@ -134,7 +134,8 @@ export interface FeedForwardSpec {
 
 /**
  * The sum over the `perToken` experts that the router finds likeliest for a token, each a feed-forward as above, times
- * their shares in the softmax over all; and of one more, that every token has, times the logistic of its own gate.
+ * their shares in the softmax over all, or the logistics of their own scores; and of one more, that every token has, times the
+ * logistic of its own gate.
  */
 export interface ExpertsSpec {
   /** Of the layer. */
@@ -149,6 +150,12 @@ export interface ExpertsSpec {
   sharedIntermediate?: number;
   /** The router has biases, and so has each expert. Absent: none has. */
   bias?: boolean;
+  /** Absent: "softmax". */
+  scores?: "softmax" | "logistic";
+  /** Experts are chosen by the logistic of their score and a bias of their own, which their share leaves out. */
+  scoreBias?: boolean;
+  /** What shares by logistics are multiplied with. Absent: 1. */
+  scale?: number;
 }
 
 /** x += attention(norm(x)), then x += feedForward(norm(x)). */

@@ -3,9 +3,10 @@
 import type { ModelSpec, Strides } from "../runtime/runtime.js";
 
 /** Which experts a token goes to, and how much of the one that all have, hangs on it, so that it is never quantised. */
-export const isRouter = (name: string): boolean => /\.mlp\.(gate|shared_expert_gate)\.weight$/.test(name);
+export const isRouter = (name: string): boolean =>
+  /\.(mlp\.(gate|shared_expert_gate)|feed_forward\.gate)\.weight$/.test(name);
 
-const OF_EXPERT = /^(model\.layers\.(\d+)\.mlp\.experts)\.(\d+)\.(\w+)\.(weight|bias)$/;
+const OF_EXPERT = /^(model\.layers\.(\d+)\.(?:mlp|feed_forward)\.experts)\.(\d+)\.(\w+)\.(weight|bias)$/;
 
 /**
  * A matrix of one of the experts that a token is sent to, or its bias; `stacked` is what those of all experts of the layer are called
@@ -33,9 +34,10 @@ export function fusedExperts(name: string, shape: readonly number[], { layers }:
   const [rows, columns] = shape;
   if (experts === undefined || rows === undefined) return null;
   const { count, bias } = layers[Number(layer)]!.experts!;
-  const fused = `${experts}.${projection === "down_proj" ? "down_proj" : "gate_up_proj"}`;
-  const beside = projection === "down_proj" ? 1 : 2;
-  const second = Number(projection === "up_proj");
+  const isDown = projection === "down_proj" || projection === "w2";
+  const fused = `${experts}.${isDown ? "down_proj" : "gate_up_proj"}`;
+  const beside = isDown ? 1 : 2;
+  const second = Number(projection === "up_proj" || projection === "w3");
   if (!bias) {
     if (columns === undefined) return null;
     // [experts][rows of gate, then of up][hidden], or [experts][hidden][intermediate]

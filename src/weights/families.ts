@@ -52,9 +52,10 @@ export interface Family {
   /**
    * Has experts in the place of feed-forwards. "some": all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`,
    * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has;
-   * "biased": all layers, of `intermediate_size` each, with biases, shares that sum to one and clamped activations.
+   * "biased": all layers, of `intermediate_size` each, with biases, shares that sum to one and clamped activations; "logistic": all
+   * but the first `num_dense_layers`, scored by logistics.
    */
-  experts?: "some" | "shared" | "biased";
+  experts?: "some" | "shared" | "biased" | "logistic";
   /** Heads have sinks. */
   sinks?: boolean;
   /** Has what Gemma 4 brought, see gemma4.ts: layers that attend to the keys of others, with heads of their own, and token inputs. */
@@ -116,6 +117,26 @@ const QWEN3_5 = {
     linear_value_head_dim: 128,
     linear_num_key_heads: 16,
     linear_num_value_heads: 32,
+  },
+} as const;
+
+/** What LFM2 with experts and without have in common. */
+const LFM2 = {
+  qkvBias: "never",
+  oBias: "never",
+  mlpBias: "never",
+  qkNorm: true,
+  shortConvolution: true,
+  names: "lfm2",
+  tiedHead: true,
+  rope: { theta: 1_000_000 },
+  defaults: {
+    vocab_size: 65_536,
+    num_hidden_layers: 32,
+    num_attention_heads: 32,
+    num_key_value_heads: 8,
+    max_position_embeddings: 128_000,
+    norm_eps: 1e-5,
   },
 } as const;
 
@@ -362,24 +383,21 @@ const FAMILIES: Record<string, Family> = {
     },
   },
   lfm2: {
+    ...LFM2,
     architecture: "Lfm2ForCausalLM",
-    qkvBias: "never",
-    oBias: "never",
-    mlpBias: "never",
-    qkNorm: true,
-    shortConvolution: true,
-    names: "lfm2",
-    tiedHead: true,
-    rope: { theta: 1_000_000 },
+    defaults: { ...LFM2.defaults, hidden_size: 2560, intermediate_size: 12_288 },
+  },
+  lfm2_moe: {
+    ...LFM2,
+    architecture: "Lfm2MoeForCausalLM",
+    experts: "logistic",
     defaults: {
-      vocab_size: 65_536,
-      hidden_size: 2560,
-      intermediate_size: 12_288,
-      num_hidden_layers: 32,
-      num_attention_heads: 32,
-      num_key_value_heads: 8,
-      max_position_embeddings: 128_000,
-      norm_eps: 1e-5,
+      ...LFM2.defaults,
+      hidden_size: 2048,
+      intermediate_size: 7168,
+      moe_intermediate_size: 1792,
+      num_experts: 32,
+      num_experts_per_tok: 4,
     },
   },
 };

@@ -1,7 +1,7 @@
 // What a model is, beside its tokenizer, as the metadata of a GGUF file.
 
 import { turningFactors } from "../gguf/gemma4Config.js";
-import { llama3Factors, type NamedArchitecture, type RopeFactors } from "../gguf/ggufConfig.js";
+import { LOGISTIC, llama3Factors, type NamedArchitecture, type RopeFactors } from "../gguf/ggufConfig.js";
 import type { TypedValue } from "../gguf/writeGguf.js";
 import type { AttentionSpec, DeltaRuleSpec, ModelSpec } from "../runtime/runtime.js";
 
@@ -62,6 +62,12 @@ function setFeedForwards({ layers }: ModelSpec, set: SetKey): void {
     set("expert_used_count", { uint32: experts.perToken });
     set("expert_feed_forward_length", { uint32: experts.intermediate });
     if (experts.sharedIntermediate) set("expert_shared_feed_forward_length", { uint32: experts.sharedIntermediate });
+  }
+  if (experts?.scores === "logistic") {
+    set("expert_gating_func", { uint32: LOGISTIC });
+    set("leading_dense_block_count", { uint32: layers.findIndex((layer) => layer.experts) });
+    set("feed_forward_length", { uint32: layers[0]!.feedForward?.intermediate ?? experts.intermediate });
+    return;
   }
   // Where all layers have experts: what a token sees of them.
   const widths = layers.map(

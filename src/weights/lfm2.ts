@@ -1,16 +1,17 @@
-// What LFM2 says in config.json by fields of its own.
+// What LFM2, with experts or without, says in config.json by fields of its own.
 
 import type { LayerSpec } from "../runtime/runtime.js";
+import type { Family } from "./families.js";
 import type { JsonFields } from "./jsonFields.js";
 import { layerTypesOf } from "./layerTypes.js";
 
 const MAX_WIDTH = 2 ** 19;
 
 /** With the fields that other families have, of the same meaning. */
-export function withUsualFields(fields: JsonFields): JsonFields {
+export function withUsualFields(fields: JsonFields, { experts }: Family): JsonFields {
   const tied = fields.boolean("tie_embedding", fields.boolean("tie_word_embeddings", true));
   const usual = {
-    intermediate_size: intermediate(fields),
+    ...(!experts && { intermediate_size: intermediate(fields) }),
     rms_norm_eps: fields.number("norm_eps", 1e-12, 1),
     tie_word_embeddings: tied,
   };

@@ -621,6 +621,40 @@ describe("layers with a short convolution", () => {
   });
 });
 
+describe("layers whose experts are scored by logistics", () => {
+  const type = { model_type: "lfm2_moe", architectures: ["Lfm2MoeForCausalLM"] };
+  const small = { hidden_size: 64, num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 3 };
+
+  it("are all but the first ones, with a short convolution or attention before them", () => {
+    const whole = parse(type);
+    expect(whole).toMatchObject({ hidden: 2048, vocab: 65_536, tiedHead: true, rmsEps: 1e-5 });
+    expect(whole.layers.map(({ experts }) => experts !== undefined)).toEqual([false, false, ...Array(30).fill(true)]);
+    // What LFM2 without experts adjusts is as wide as it says.
+    expect(whole.layers[0]!.feedForward!.intermediate).toBe(7168);
+    expect(whole.layers[2]).toMatchObject({ feedForward: null, names: "lfm2" });
+    const experts = { count: 32, perToken: 4, intermediate: 1792, activation: "silu", normalized: true };
+    expect(whole.layers[2]!.experts).toEqual({ ...experts, scores: "logistic", scoreBias: true, scale: 1 });
+  });
+
+  it("are what a folder says", () => {
+    const own = { num_dense_layers: 0, use_expert_bias: false, norm_topk_prob: false, routed_scaling_factor: 2.5 };
+    const { layers } = parse({ ...type, ...small, ...own, layer_types: ["conv", "full_attention", "conv"] });
+    expect(layers.map(({ attention }) => attention !== null)).toEqual([false, true, false]);
+    for (const { experts } of layers) {
+      expect(experts).toMatchObject({ scores: "logistic", scoreBias: false, normalized: false, scale: 2.5 });
+    }
+    for (const [field, value] of [
+      ["num_dense_layers", -1],
+      ["num_experts_per_tok", 33],
+      ["use_expert_bias", 1],
+      ["routed_scaling_factor", 0],
+      ["moe_intermediate_size", 0],
+    ] as const) {
+      expect(refused({ ...type, ...small, [field]: value })).toBe(field);
+    }
+  });
+});
+
 describe("layers with a delta rule", () => {
   const qwen = (name: string) => {
     const config = new URL(`../../test/reference/models/${name}/config.json`, import.meta.url);

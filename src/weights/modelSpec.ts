@@ -22,7 +22,8 @@ const CLAMPED_SWIGLU = { swiglu_alpha: 1.702, swiglu_limit: 7 };
 /** @throws ModelFileError naming the field that is missing, out of range, or asks for something that is not computed. */
 export function modelSpec(folderFields: JsonFields): ModelSpec {
   const { fields: told, family } = textOf(folderFields);
-  const fields = family.names === "lfm2" ? withUsualFields(told) : family.sharedKeys ? withLayerTypes(told) : told;
+  const fields =
+    family.names === "lfm2" ? withUsualFields(told, family) : family.sharedKeys ? withLayerTypes(told) : told;
   refuseUnsupported(fields, family);
   const hidden = fields.integer("hidden_size", 1, 2 ** 17);
   const maxPositions = fields.integer("max_position_embeddings", 1, 2 ** 24);
@@ -154,6 +155,17 @@ function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): L
     const told = expertsSpec(fields, family, "num_local_experts", layers.length, "intermediate_size");
     const experts = { ...told, activation: "clamped_swiglu" as const, normalized: true, bias: true };
     return layers.map((layer) => ({ ...layer, experts }));
+  }
+  if (family.experts === "logistic") {
+    const experts: ExpertsSpec = {
+      ...expertsSpec(fields, family, "num_experts", layers.length),
+      normalized: fields.boolean("norm_topk_prob", true),
+      scores: "logistic",
+      scoreBias: fields.boolean("use_expert_bias", true),
+      scale: fields.number("routed_scaling_factor", 1e-3, 1e3, 1),
+    };
+    const plain = fields.integer("num_dense_layers", 0, 1024, 2);
+    return layers.map((layer, i) => (i < plain ? layer : { ...layer, feedForward: null, experts }));
   }
   // What the newer class calls it counts before the older name.
   const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";

@@ -17,7 +17,7 @@ const FAMILIES: readonly Case[] = [
   ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
   ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
   ...(["gpt_oss", "gpt_oss_odd"] as const),
-  ...(["lfm2", "lfm2_odd"] as const),
+  ...(["lfm2", "lfm2_odd", "lfm2_moe", "lfm2_moe_odd"] as const),
   ...(["gemma4", "gemma4_odd", "gemma4_tower"] as const),
 ];
 
@@ -180,6 +180,26 @@ it("exports what of models with experts others load, and refuses by name what is
   const mixed = await make("qwen3_moe_odd", "mixed", { targets: ["gate_proj"] });
   const { warnings } = await engine.models.export(mixed.id, { path: target("mixed") });
   expect(warnings).toEqual([expect.stringContaining("experts")]);
+});
+
+it("exports models whose experts are scored by logistics as they were read, to folders and GGUF files", async () => {
+  const model = await engine.models.create({ project: "p", name: "logistic", base_model: "lfm2_moe" });
+  expect(model.adapter?.targets).toEqual(["q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w3", "w2"]);
+  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
+  const target = (name: string) => join(folder, `logistic-${name}`);
+  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
+  await engine.models.export(model.id, { path: target("gguf"), format: "gguf" });
+  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: "logistic-gguf" }];
+  await using again = await Engine.open({ models, contextLength: 256 });
+  const before = await engine.chat.completions.create({ model: "lfm2_moe", ...ask });
+  for (const name of ["logistic-merged", "logistic-gguf"]) {
+    const after = await again.chat.completions.create({ model: name, ...ask });
+    expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
+  }
+  // What llama.cpp does not compute: shares that are not divided by their sum, and no bias to choose by.
+  const odd = await engine.models.create({ project: "p", name: "odd", base_model: "lfm2_moe_odd" });
+  const unwritten = engine.models.export(odd.id, { path: target("odd"), format: "gguf" });
+  await expect(unwritten).rejects.toMatchObject({ param: "format" });
 });
 
 it("exports models with an expert that every token has as they were read, and refuses by name what is not done with them", async () => {

@@ -117,6 +117,7 @@ describe.each(
       "qwen3_moe",
       "qwen3_moe_odd",
       "qwen3_5_moe",
+      "lfm2_moe",
     ] as const,
     (name) => name === "gemma3_odd" || name === "qwen3_5",
   ).flatMap((name) =>

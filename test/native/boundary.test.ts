@@ -602,6 +602,11 @@ describe("a layer with experts", () => {
     ["experts.sharedIntermediate", { sharedIntermediate: -1 }],
     ["experts.activation", { activation: "relu" }],
     ["experts.normalized", { normalized: 1 }],
+    ["experts.scores", { scores: "tanh" }],
+    ["experts.scoreBias", { scoreBias: true }],
+    ["experts.scoreBias", { scores: "logistic", scoreBias: true }],
+    ["experts.scale", { scale: 2 }],
+    ["experts.scale", { scores: "logistic", scale: Number.NaN }],
     ["experts", null],
   ])("is refused for its %s", async (param, changes) => {
     const { config } = await openWeightFolder(caseFolder("qwen3_moe"));

@@ -60,6 +60,8 @@ export const CASES = [
   "gpt_oss_odd",
   "lfm2",
   "lfm2_odd",
+  "lfm2_moe",
+  "lfm2_moe_odd",
   "gemma4",
   "gemma4_odd",
   "gemma4_tower",

@@ -76,6 +76,7 @@ describe.each(
       "granite_odd",
       "qwen3_5",
       "lfm2",
+      "lfm2_moe",
     ],
     (name) => name === "gemma3_odd",
   ),

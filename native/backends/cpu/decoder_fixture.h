@@ -111,13 +111,13 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
   m.format = format;
   m.hidden = int(j["hidden_size"].value);
   m.vocab = int(j["vocab_size"].value), m.max_positions = int(j["max_position_embeddings"].value);
-  const bool lfm2 = family == "lfm2";
+  const bool lfm2 = family.starts_with("lfm2"), lfm2_moe = family == "lfm2_moe";
   m.rms_eps = float(j[lfm2 ? "norm_eps" : "rms_norm_eps"].value);
   m.tied_head = j.number_or("tie_embedding", j.number_or("tie_word_embeddings", 1)) != 0;
   LayerSpec l;
   AttentionSpec& a = l.attention;
   l.feed_forward.intermediate = int(j.number_or("block_ff_dim", j.number_or("intermediate_size", 0)));
-  if (lfm2 && j.number_or("block_auto_adjust_ff_dim", 1) != 0) {
+  if (lfm2 && !lfm2_moe && j.number_or("block_auto_adjust_ff_dim", 1) != 0) {
     const int step = int(j.number_or("block_multiple_of", 256)), adjusted = 2 * l.feed_forward.intermediate / 3;
     l.feed_forward.intermediate = (int(j.number_or("block_ffn_dim_multiplier", 1) * adjusted) + step - 1) / step * step;
   }
@@ -227,7 +227,8 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     for (size_t i = 0; i < m.layers.size(); i++) {
       const std::vector<Json> dense = j.has("mlp_only_layers") ? j["mlp_only_layers"].items : std::vector<Json>();
       const auto is_this = [&](const Json& layer) { return size_t(layer.value) == i; };
-      if (std::any_of(dense.begin(), dense.end(), is_this) || (i + 1) % int(j.number_or("decoder_sparse_step", 1)))
+      if (std::any_of(dense.begin(), dense.end(), is_this) || (i + 1) % int(j.number_or("decoder_sparse_step", 1)) ||
+          double(i) < j.number_or("num_dense_layers", 0))
         continue;
       m.layers[i].feed_forward = {};
       m.layers[i].experts = {int(j[j.has("num_experts") ? "num_experts" : "num_local_experts"].value),
@@ -235,7 +236,11 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                              int(j["moe_intermediate_size"].value),
                              Activation::silu,
                              qwen3_5 || flag("norm_topk_prob"),
-                             int(j.number_or("shared_expert_intermediate_size", 0))};
+                             int(j.number_or("shared_expert_intermediate_size", 0)),
+                             false,
+                             lfm2_moe,
+                             flag("use_expert_bias"),
+                             j.number_or("routed_scaling_factor", 1)};
     }
   if (j.has("no_rope_layers"))
     for (size_t i = 0; i < m.layers.size(); i++)

@@ -58,20 +58,53 @@ struct Experts {
     });
   }
 
-  // The experts with the largest logits, of equal ones the first; and their weights. The row's logits become
-  // probabilities.
-  void choose(int row, float* scratch) {
-    float *p = s.scores.at(row), *maxima = scratch, *const weight = &s.weight[size_t(row) * per];
-    int32_t* const chosen = &s.expert[size_t(row) * per];
+  // The experts of the largest scores, of equal ones the first; in the order of their numbers. Returns the largest.
+  float choose_largest(const float* score, int32_t* chosen) const {
     const int most = spec.per_token;
     for (int i = 0, n = 0; i < spec.count; i++) {
-      if (n == most && !(p[i] > p[chosen[n - 1]])) continue;
+      if (n == most && !(score[i] > score[chosen[n - 1]])) continue;
       int at = n < most ? n++ : n - 1;
-      for (; at > 0 && p[i] > p[chosen[at - 1]]; at--) chosen[at] = chosen[at - 1];
+      for (; at > 0 && score[i] > score[chosen[at - 1]]; at--) chosen[at] = chosen[at - 1];
       chosen[at] = i;
     }
-    const float top = p[chosen[0]];
+    const float largest = score[chosen[0]];
     std::sort(chosen, chosen + most);
+    return largest;
+  }
+
+  // The experts of a row and their weights. Its logits become probabilities: of all together, or each its own.
+  void choose(int row, float* scratch) {
+    float* const p = s.scores.at(row);
+    int32_t* const chosen = &s.expert[size_t(row) * per];
+    if (spec.logistic)
+      weigh_each(p, chosen, &s.weight[size_t(row) * per], scratch);
+    else
+      weigh_together(p, chosen, &s.weight[size_t(row) * per], scratch);
+  }
+
+  void weigh_each(float* p, int32_t* chosen, float* weight, float* scratch) const {
+    float *const ones = scratch, *score = ones + shared_column;
+    std::fill_n(ones, spec.count, 1.0f);
+    floats.logistic.mul(p, ones, spec.count, 1, spec.count, score, spec.count);
+    std::copy_n(score, spec.count, p);
+    for (int i = 0; spec.score_bias && i < spec.count; i++) score[i] += w.score_bias[size_t(i)];
+    choose_largest(score, chosen);
+    const double share = spec.scale / sum_of_chosen(p, chosen);
+    for (int j = 0; j < spec.per_token; j++) weight[j] = float(share * p[chosen[j]]);
+  }
+
+  // What weights of their own logistics are divided by.
+  double sum_of_chosen(const float* p, const int32_t* chosen) const {
+    constexpr double kNoZero = 1e-6;
+    double sum = kNoZero;
+    for (int j = 0; j < spec.per_token; j++) sum += p[chosen[j]];
+    return spec.normalized ? sum : 1;
+  }
+
+  void weigh_together(float* p, int32_t* chosen, float* weight, float* scratch) const {
+    float* const maxima = scratch;
+    const int most = spec.per_token;
+    const float top = choose_largest(p, chosen);
     const int blocks = (spec.count + kLogitBlock - 1) / kLogitBlock;
     double* const masses = reinterpret_cast<double*>(maxima + blocks * kLanes);
     k.lane_maxima(p, spec.count, maxima);
@@ -231,17 +264,36 @@ struct Experts {
     });
   }
 
-  // s.d_scores [rows][experts]: of the router's logits, through their softmax. Where the weights of those chosen are
-  // divided by their sum, it is a softmax of these alone.
+  // d [experts] = the gradient of a row's logits p, which have become probabilities, of what its choices' weights take.
+  void logistic_gradients(const float* p, size_t of, float* d) const {
+    const int32_t* const chosen = &s.expert[of];
+    const double sum = sum_of_chosen(p, chosen);
+    double mean = 0;
+    for (int j = 0; spec.normalized && j < spec.per_token; j++) mean += double(s.weight[of + j]) * s.d_weight[of + j];
+    std::fill_n(d, spec.count, 0.0f);
+    for (int j = 0; j < spec.per_token; j++) {
+      const double of_one = p[chosen[j]];
+      d[chosen[j]] = float((spec.scale * s.d_weight[of + j] - mean) / sum * of_one * (1 - of_one));
+    }
+  }
+
+  // s.d_scores [rows][experts]: of the router's logits, through their softmax or logistics. Where the weights of those
+  // chosen are divided by their sum, a softmax is of these alone.
   void score_gradients() {
-    each_rows(team, rows, 4 * spec.count, [&](int first, int n, int) {
+    each_rows(team, rows, 4 * spec.count, [&](int first, int n, int worker) {
       for (int row = first; row < first + n; row++) {
         const size_t of = size_t(row) * per;
         const size_t shared = of + spec.per_token;
         float *d = s.scores.at(row), mean = 0;
-        for (size_t c = of; c < shared; c++) mean += s.weight[c] * s.d_weight[c];
-        k.scale(d, spec.count, spec.normalized ? 0 : -mean, d);
-        for (size_t c = of; c < shared; c++) d[s.expert[c]] = s.weight[c] * (s.d_weight[c] - mean);
+        if (spec.logistic) {
+          float* const p = ws.workers[worker].tile.floats();
+          std::copy_n(d, spec.count, p);
+          logistic_gradients(p, of, d);
+        } else {
+          for (size_t c = of; c < shared; c++) mean += s.weight[c] * s.d_weight[c];
+          k.scale(d, spec.count, spec.normalized ? 0 : -mean, d);
+          for (size_t c = of; c < shared; c++) d[s.expert[c]] = s.weight[c] * (s.d_weight[c] - mean);
+        }
         k.round_rows(d, s.scores.ld, 1, spec.count, 1.0f, s.d_scores.at(row), shared_column);
         if (!spec.shared()) continue;
         d[shared_column] = s.weight[shared] * (1 - s.weight[shared]) * s.d_weight[shared];

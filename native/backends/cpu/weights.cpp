@@ -246,6 +246,7 @@ std::unique_ptr<Weights> load_weights(const ModelSpec& m, const Kernels& kernels
       if (experts->bias && !load.stopped) load.vector(model::bias_of(name), w.n, w.bias);
     };
     if (layer.router.n) of_experts(router_tensor(m, l).name, layer.router);
+    if (experts && experts->score_bias) load.vector(score_bias_tensor(m, l).name, experts->count, layer.score_bias);
     if (layer.shared_gate.n) load.matrix(shared_gate_tensor(m, l).name, 0, layer.shared_gate);
     for (int e = 0; e < int(layer.experts.size()) && !load.stopped; e++)
       for (int p : {kGate, kUp, kDown}) of_experts(expert_tensor(m, l, e, p).name, layer.experts[e].of(p));

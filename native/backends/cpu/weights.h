@@ -101,6 +101,7 @@ struct Layer {
   DeltaWeights delta;
   ConvolutionWeights convolution;
   std::vector<float> sinks;       // [heads], or empty
+  std::vector<float> score_bias;  // [experts], or empty
   std::vector<float> value_norm;  // ones [head_dim] where values have a norm
   float scale = 1;                // of what the layer puts out
   template <class Use> void each_matrix(Use&& use) { each_of(*this, use); }
