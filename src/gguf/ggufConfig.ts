@@ -10,10 +10,13 @@ interface Architecture {
   /** Rows of q and k stand in the order of rotary pairs, and not of their halves. */
   interleaved: boolean;
   /**
-   * All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has; "biased": as GPT-OSS's,
-   * and every other layer has a window; "logistic": all but the first ones, scored by logistics.
+   * All its layers have experts, whose shares are divided by their sum; "shared": and one that every token has; "all": as wide as
+   * feed-forwards are said to be; "biased": as GPT-OSS's, and every other layer has a window; "logistic": all but the first ones,
+   * scored by logistics.
    */
-  experts?: boolean | "shared" | "biased" | "logistic";
+  experts?: boolean | "shared" | "all" | "biased" | "logistic";
+  /** Has Granite's four. */
+  multipliers?: boolean;
   /** Only a part of a head turns. */
   turnsPart?: boolean;
   /** Its layers have a delta rule, but every n-th. */
@@ -53,7 +56,8 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   lfm2: { modelType: "lfm2", interleaved: false, shortConvolution: true },
   lfm2moe: { modelType: "lfm2_moe", interleaved: false, shortConvolution: true, experts: "logistic" },
   smollm3: { modelType: "smollm3", interleaved: true },
-  granite: { modelType: "granite", interleaved: true },
+  granite: { modelType: "granite", interleaved: true, multipliers: true },
+  granitemoe: { modelType: "granitemoe", interleaved: true, multipliers: true, experts: "all" },
   phi3: { modelType: "phi3", interleaved: false, turnsPart: true },
   gemma2: {
     modelType: "gemma2",
@@ -167,7 +171,7 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
       : hasBias && modelType !== "qwen2"
         ? { attention_bias: true }
         : {}),
-    ...(modelType === "granite"
+    ...(architecture.multipliers
       ? {
           embedding_multiplier: number("embedding_scale") ?? 1,
           attention_multiplier: number("attention.scale") ?? 1 / Math.sqrt(headDim),
@@ -185,7 +189,9 @@ export function ggufConfig(gguf: GgufFile, ropeFactors: RopeFactors): Record<str
                 intermediate_size: required("expert_feed_forward_length"),
                 sliding_window: required("attention.sliding_window"),
               }
-            : { moe_intermediate_size: required("expert_feed_forward_length"), norm_topk_prob: true }),
+            : architecture.experts === "all"
+              ? { num_local_experts: required("expert_count") }
+              : { moe_intermediate_size: required("expert_feed_forward_length"), norm_topk_prob: true }),
           ...(architecture.experts === "logistic" ? logisticExperts(fields, name) : {}),
         }
       : {}),

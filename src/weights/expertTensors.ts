@@ -60,5 +60,17 @@ export function fusedExperts(name: string, shape: readonly number[], { layers }:
   };
 }
 
-/** What folders call the router of a layer whose experts have biases. */
-export const storedRouter = (name: string): string => name.replace(/\.mlp\.gate\.(weight|bias)$/, ".mlp.router.$1");
+/** What a tensor may be called in folders of GPT-OSS, and in those of Granite. */
+const OTHER_NAMES: readonly (readonly [RegExp, string])[] = [
+  [/\.mlp\.gate\.(weight|bias)$/, ".mlp.router.$1"],
+  [/\.mlp\.gate\.weight$/, ".block_sparse_moe.router.layer.weight"],
+  [/\.mlp\.experts\.gate_up_proj$/, ".block_sparse_moe.input_linear.weight"],
+  [/\.mlp\.experts\.down_proj$/, ".block_sparse_moe.output_linear.weight"],
+];
+
+/** Under which of its names a folder has a tensor; the first of them where it has none. */
+export function storedName(name: string, found: { has(name: string): boolean }): string {
+  if (found.has(name)) return name;
+  const others = OTHER_NAMES.flatMap(([usual, other]) => (usual.test(name) ? name.replace(usual, other) : []));
+  return others.find((other) => found.has(other)) ?? name;
+}

@@ -52,10 +52,10 @@ export interface Family {
   /**
    * Has experts in the place of feed-forwards. "some": all layers but `mlp_only_layers` that are a multiple of `decoder_sparse_step`,
    * their shares as `norm_topk_prob` says; "shared": all layers, with shares that sum to one and a further expert that every token has;
-   * "biased": all layers, of `intermediate_size` each, with biases, shares that sum to one and clamped activations; "logistic": all
-   * but the first `num_dense_layers`, scored by logistics.
+   * "all": all layers, of `intermediate_size` each, with shares that sum to one; "biased": likewise, with biases and clamped
+   * activations; "logistic": all but the first `num_dense_layers`, scored by logistics.
    */
-  experts?: "some" | "shared" | "biased" | "logistic";
+  experts?: "some" | "shared" | "all" | "biased" | "logistic";
   /** Heads have sinks. */
   sinks?: boolean;
   /** Has what Gemma 4 brought, see gemma4.ts: layers that attend to the keys of others, with heads of their own, and token inputs. */
@@ -256,6 +256,25 @@ const FAMILIES: Record<string, Family> = {
     mlpBias: "option",
     qkNorm: false,
     multipliers: true,
+  },
+  granitemoe: {
+    architecture: "GraniteMoeForCausalLM",
+    qkvBias: "option",
+    oBias: "option",
+    mlpBias: "never",
+    qkNorm: false,
+    multipliers: true,
+    experts: "all",
+    defaults: {
+      vocab_size: 32_000,
+      hidden_size: 4096,
+      intermediate_size: 11_008,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+      max_position_embeddings: 2048,
+      num_local_experts: 8,
+      num_experts_per_tok: 2,
+    },
   },
   phi3: {
     architecture: "Phi3ForCausalLM",

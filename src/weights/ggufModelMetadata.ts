@@ -25,7 +25,7 @@ export function modelMetadata(
   set("context_length", { uint32: config.maxPositions });
   set("embedding_length", { uint32: config.hidden });
   set("vocab_size", { uint32: config.vocab });
-  setFeedForwards(config, set);
+  setFeedForwards(config, architecture, set);
   set("attention.head_count", { uint32: attention.heads });
   const kvHeads = architecture.shortConvolution ? config.layers.map((layer) => layer.attention?.kvHeads ?? 0) : null;
   set("attention.head_count_kv", ofLayers(kvHeads ?? attentions.map((each) => each.kvHeads)));
@@ -42,7 +42,7 @@ export function modelMetadata(
   if (deltaRule) setDeltaRule(config, deltaRule, attention, set);
   const convolution = config.layers.find((layer) => layer.shortConvolution)?.shortConvolution;
   if (convolution) set("shortconv.l_cache", { uint32: convolution.kernel });
-  if (name === "granite") {
+  if (architecture.multipliers) {
     set("attention.scale", { float32: attention.scale });
     set("embedding_scale", { float32: config.embeddingScale });
     set("residual_scale", { float32: config.layers[0]!.residualScale });
@@ -55,7 +55,7 @@ export function modelMetadata(
 const ofLayers = (numbers: readonly number[]): TypedValue =>
   numbers.every((number) => number === numbers[0]) ? { uint32: numbers[0]! } : { int32s: numbers };
 
-function setFeedForwards({ layers }: ModelSpec, set: SetKey): void {
+function setFeedForwards({ layers }: ModelSpec, { experts: kind }: NamedArchitecture, set: SetKey): void {
   const experts = layers.find((layer) => layer.experts)?.experts;
   if (experts) {
     set("expert_count", { uint32: experts.count });
@@ -69,9 +69,9 @@ function setFeedForwards({ layers }: ModelSpec, set: SetKey): void {
     set("feed_forward_length", { uint32: layers[0]!.feedForward?.intermediate ?? experts.intermediate });
     return;
   }
-  // Where all layers have experts: what a token sees of them.
+  // Where all layers have experts: what a token sees of them, or of each.
   const widths = layers.map(
-    ({ feedForward }) => feedForward?.intermediate ?? experts!.intermediate * experts!.perToken,
+    ({ feedForward }) => feedForward?.intermediate ?? experts!.intermediate * (kind === "all" ? 1 : experts!.perToken),
   );
   set("feed_forward_length", ofLayers(widths));
 }

@@ -106,7 +106,7 @@ function layerSpec(fields: JsonFields, family: Family, hidden: number, maxPositi
       ...(family.sinks && { sinks: true }),
     },
     feedForward:
-      family.experts === "shared" || family.experts === "biased"
+      family.experts && ["shared", "all", "biased"].includes(family.experts)
         ? null
         : {
             intermediate: fields.integer("intermediate_size", 1, 2 ** 19),
@@ -148,6 +148,10 @@ function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): L
     const experts = { ...told, normalized: true, sharedIntermediate };
     return layers.map((layer) => ({ ...layer, experts }));
   }
+  if (family.experts === "all") {
+    const told = expertsSpec(fields, family, "num_local_experts", layers.length, "intermediate_size");
+    return layers.map((layer) => ({ ...layer, experts: { ...told, normalized: true } }));
+  }
   if (family.experts === "biased") {
     for (const [name, known] of Object.entries(CLAMPED_SWIGLU)) {
       if (fields.number(name, 0, 1e6, known) !== known) fields.fail(name, `must be ${known}: no other is computed`);
@@ -165,7 +169,7 @@ function withExperts(fields: JsonFields, family: Family, layers: LayerSpec[]): L
       scale: fields.number("routed_scaling_factor", 1e-3, 1e3, 1),
     };
     const plain = fields.integer("num_dense_layers", 0, 1024, 2);
-    return layers.map((layer, i) => (i < plain ? layer : { ...layer, feedForward: null, experts }));
+    return layers.map((layer, i) => (i < plain ? layer : { experts, ...layer, feedForward: null }));
   }
   // What the newer class calls it counts before the older name.
   const counted = fields.get("num_local_experts") === null ? "num_experts" : "num_local_experts";

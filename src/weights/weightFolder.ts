@@ -7,7 +7,7 @@ import { isGguf } from "../gguf/ggufFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import type { ContentHash } from "./contentHash.js";
-import { fusedExperts, storedRouter } from "./expertTensors.js";
+import { fusedExperts, storedName } from "./expertTensors.js";
 import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
@@ -203,7 +203,8 @@ async function matchTensors(
       tensors.push(packed);
       continue;
     }
-    const whole = fused ?? { name: found.has(name) ? name : storedRouter(name), shape };
+    const usual = fused ?? { name, shape };
+    const whole = { ...usual, name: storedName(usual.name, found) };
     const tensor = found.get(whole.name);
     if (!tensor) {
       const missing = areTogether ? whole.name : name;

@@ -17,7 +17,7 @@ const FAMILIES: readonly Case[] = [
   ...(["phi3", "qwen2_window", "gemma2", "gemma3", "qwen3_5"] as const),
   ...(["qwen3_moe", "qwen3_moe_odd", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
   ...(["gpt_oss", "gpt_oss_odd"] as const),
-  ...(["lfm2", "lfm2_odd", "lfm2_moe", "lfm2_moe_odd"] as const),
+  ...(["lfm2", "lfm2_odd", "lfm2_moe", "lfm2_moe_odd", "granite_moe"] as const),
   ...(["gemma4", "gemma4_odd", "gemma4_tower"] as const),
 ];
 

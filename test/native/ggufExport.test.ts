@@ -32,7 +32,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const WRITTEN: readonly Case[] = [
   ...(["llama", "llama_linear", "mistral", "qwen2", "qwen3", "qwen3_moe", "smollm3", "granite"] as const),
-  ...(["gemma2", "gemma3_odd", "gemma4", "phi3", "phi3_odd", "phi3_plain", "lfm2", "lfm2_moe"] as const),
+  ...(["gemma2", "gemma3_odd", "gemma4", "phi3", "phi3_odd", "phi3_plain", "lfm2", "lfm2_moe", "granite_moe"] as const),
   ...(["qwen3_5", "qwen3_5_odd", "qwen3_5_tower", "qwen3_5_moe", "qwen3_5_moe_tower"] as const),
 ];
 
@@ -90,7 +90,9 @@ describe.each(WRITTEN)("%s", (name) => {
     expect(metadata.get("adapter.lora.alpha")).toBe(alpha);
     expect(tensors.size).toBe(adapter.tensors.size);
     const bytes = readFileSync(file);
-    const isInPairs = ["llama", "smollm3", "granite"].includes(String(metadata.get("general.architecture")));
+    const isInPairs = ["llama", "smollm3", "granite", "granitemoe"].includes(
+      String(metadata.get("general.architecture")),
+    );
     const layer = config.layers.findIndex(({ attention }) => attention);
     const { fusedQkv, headDim } = config.layers[layer]!.attention!;
     for (const projection of fusedQkv ? ["qkv"] : ["q", "v"]) {

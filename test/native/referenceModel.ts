@@ -62,6 +62,7 @@ export const CASES = [
   "lfm2_odd",
   "lfm2_moe",
   "lfm2_moe_odd",
+  "granite_moe",
   "gemma4",
   "gemma4_odd",
   "gemma4_tower",

@@ -179,7 +179,7 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
     m.logit_soft_cap = j.number_or("final_logit_softcapping", 0);
     if (family == "gemma2") a.soft_cap = j.number_or("attn_logit_softcapping", 0);
   }
-  if (family == "granite") {
+  if (family.starts_with("granite")) {
     a.scale = j["attention_multiplier"].value, l.residual_scale = j["residual_multiplier"].value;
     m.embedding_scale = j["embedding_multiplier"].value, m.logit_scale = 1 / j["logits_scaling"].value;
   }
@@ -222,6 +222,11 @@ inline ModelSpec read_spec(const std::string& folder, TensorFormat format) {
                            true,
                            0,
                            true};
+  }
+  for (size_t i = 0; family == "granitemoe" && i < m.layers.size(); i++) {
+    m.layers[i].feed_forward = {};
+    m.layers[i].experts = {int(j["num_local_experts"].value), int(j["num_experts_per_tok"].value),
+                           l.feed_forward.intermediate};
   }
   if (j.has("moe_intermediate_size"))
     for (size_t i = 0; i < m.layers.size(); i++) {

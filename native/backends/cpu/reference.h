@@ -173,13 +173,22 @@ inline void split_turned_experts(const std::string& name, const Array& a, Arrays
     }
 }
 
+// What folders of Granite with experts have in the place of others' names.
+inline const std::pair<std::string, std::string> kGraniteNames[] = {
+    {"block_sparse_moe.router.layer.weight", "mlp.gate.weight"},
+    {"block_sparse_moe.input_linear.weight", "mlp.experts.gate_up_proj"},
+    {"block_sparse_moe.output_linear.weight", "mlp.experts.down_proj"},
+};
+
 // Of a folder of a model that also sees, the text's; each expert's by itself.
 inline void read_text_weights(const std::string& path, bool turned, Arrays& out) {
   Arrays found;
   read_safetensors(path, found);
   const std::string tower = "model.language_model.";
   for (auto& [name, a] : found) {
-    const std::string text = name.starts_with(tower) ? "model." + name.substr(tower.size()) : name;
+    std::string text = name.starts_with(tower) ? "model." + name.substr(tower.size()) : name;
+    for (const auto& [stored, meant] : kGraniteNames)
+      if (text.ends_with(stored)) text.replace(text.size() - stored.size(), stored.size(), meant);
     const size_t router = text.find(".mlp.router.");
     if (text.ends_with(".mlp.experts.gate_up_proj") || text.ends_with(".mlp.experts.down_proj"))
       turned ? split_turned_experts(text, a, out) : split_experts(text, a, out);
