@@ -1,6 +1,6 @@
 // Experts of a layer that are one tensor, and the same one by one.
 
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -109,3 +109,19 @@ it.each(["qwen3_5_moe", "qwen3_5_moe_tower", "qwen3_moe", "gpt_oss", "gpt_oss_od
     expect(others.filter((tensor) => /\.mlp\.|\.experts\.|\.gate\.|_bias$|_moe\./.test(tensor.name))).toEqual([]);
   },
 );
+
+it("are asked for by Granite's names in a folder that has them", async () => {
+  const source = reference("granite_moe");
+  const shards = readdirSync(source).filter((file) => /^model.*\.safetensors$/.test(file));
+  const read = await Promise.all(shards.map((shard) => readSafetensors(join(source, shard))));
+  const tensors = read.flatMap((shard) => [...shard.tensors]);
+  for (const part of ["router.layer", "input_linear", "output_linear"]) {
+    const folder = fresh(`granite-${part}`);
+    cpSync(join(source, "config.json"), join(folder, "config.json"));
+    const lacking = `model.layers.1.block_sparse_moe.${part}.weight`;
+    const others = new Map(tensors.filter(([name]) => name !== lacking));
+    expect(others.size).toBe(tensors.length - 1);
+    await writeSafetensors(join(folder, "model.safetensors"), others);
+    await expect(openWeightFolder(folder)).rejects.toMatchObject({ param: lacking });
+  }
+});

@@ -60,17 +60,25 @@ export function fusedExperts(name: string, shape: readonly number[], { layers }:
   };
 }
 
-/** What a tensor may be called in folders of GPT-OSS, and in those of Granite. */
-const OTHER_NAMES: readonly (readonly [RegExp, string])[] = [
-  [/\.mlp\.gate\.(weight|bias)$/, ".mlp.router.$1"],
-  [/\.mlp\.gate\.weight$/, ".block_sparse_moe.router.layer.weight"],
-  [/\.mlp\.experts\.gate_up_proj$/, ".block_sparse_moe.input_linear.weight"],
-  [/\.mlp\.experts\.down_proj$/, ".block_sparse_moe.output_linear.weight"],
-];
+/** What folders of GPT-OSS, and of Granite, have in the place of others' names. */
+const OWN_NAMES = {
+  gptOss: [[/\.mlp\.gate\.(weight|bias)$/, ".mlp.router.$1"]],
+  granite: [
+    [/\.mlp\.gate\.weight$/, ".block_sparse_moe.router.layer.weight"],
+    [/\.mlp\.experts\.gate_up_proj$/, ".block_sparse_moe.input_linear.weight"],
+    [/\.mlp\.experts\.down_proj$/, ".block_sparse_moe.output_linear.weight"],
+  ],
+} as const;
+export type ExpertNames = keyof typeof OWN_NAMES | null;
 
-/** Under which of its names a folder has a tensor; the first of them where it has none. */
-export function storedName(name: string, found: { has(name: string): boolean }): string {
-  if (found.has(name)) return name;
-  const others = OTHER_NAMES.flatMap(([usual, other]) => (usual.test(name) ? name.replace(usual, other) : []));
-  return others.find((other) => found.has(other)) ?? name;
+/** By which names a folder has a model's experts, all of a layer together; null: by those of most, together or one by one. */
+export function expertNames({ layers }: ModelSpec, found: Iterable<string>): ExpertNames {
+  if (layers.some(({ experts }) => experts?.bias)) return "gptOss";
+  for (const name of found) if (name.includes(".block_sparse_moe.")) return "granite";
+  return null;
+}
+
+export function storedName(name: string, names: ExpertNames): string {
+  for (const [usual, own] of names ? OWN_NAMES[names] : []) if (usual.test(name)) return name.replace(usual, own);
+  return name;
 }

@@ -7,7 +7,7 @@ import { isGguf } from "../gguf/ggufFile.js";
 import { type ElementType, type ModelSpec, type TensorLocation, weightTensors } from "../runtime/runtime.js";
 import type { Quantization } from "../types/options.js";
 import type { ContentHash } from "./contentHash.js";
-import { fusedExperts, storedName } from "./expertTensors.js";
+import { expertNames, fusedExperts, storedName } from "./expertTensors.js";
 import { towerNamed } from "./families.js";
 import { type FloatType, isFloatType } from "./floats.js";
 import { readGgufWeights } from "./ggufWeights.js";
@@ -191,8 +191,7 @@ async function matchTensors(
   const tensors: TensorLocation[] = [];
   const stored = new Map<string, FloatTensorLocation>();
   const microscaled = new Set<string>();
-  // Then folders have the experts of a layer together, and a router of another name.
-  const areTogether = config.layers.some(({ experts }) => experts?.bias);
+  const names = expertNames(config, found.keys());
   for (const { name, shape } of weightTensors(config)) {
     const fused = found.has(name) ? null : fusedExperts(name, shape, config);
     const packed =
@@ -204,10 +203,10 @@ async function matchTensors(
       continue;
     }
     const usual = fused ?? { name, shape };
-    const whole = { ...usual, name: storedName(usual.name, found) };
+    const whole = { ...usual, name: found.has(usual.name) ? usual.name : storedName(usual.name, names) };
     const tensor = found.get(whole.name);
     if (!tensor) {
-      const missing = areTogether ? whole.name : name;
+      const missing = names ? whole.name : name;
       throw new ModelFileError(folder, `lacks the tensor ${missing}`, { param: missing });
     }
     const location = stored.get(whole.name) ?? floatTensor(tensor, whole);
