@@ -120,6 +120,9 @@ const QWEN3_5 = {
   },
 } as const;
 
+/** What Granite 3 with experts and without have in common. */
+const GRANITE = { qkvBias: "option", oBias: "option", qkNorm: false, multipliers: true } as const;
+
 /** What LFM2 with experts and without have in common. */
 const LFM2 = {
   qkvBias: "never",
@@ -250,20 +253,14 @@ const FAMILIES: Record<string, Family> = {
     defaults: { num_key_value_heads: 4 },
   },
   granite: {
+    ...GRANITE,
     architecture: "GraniteForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
     mlpBias: "option",
-    qkNorm: false,
-    multipliers: true,
   },
   granitemoe: {
+    ...GRANITE,
     architecture: "GraniteMoeForCausalLM",
-    qkvBias: "option",
-    oBias: "option",
     mlpBias: "never",
-    qkNorm: false,
-    multipliers: true,
     experts: "all",
     defaults: {
       vocab_size: 32_000,

@@ -140,19 +140,25 @@ it("adapts one of several modules of a name where its place is given, and by the
   }
 });
 
-it("exports of models with short convolutions what others load, and refuses by name what is not written", async () => {
-  const model = await engine.models.create({ project: "p", name: "convolving", base_model: "lfm2" });
+/** Exported as a folder and as a GGUF file, `prefix` before their names, an untrained model says what its base says. */
+async function expectReadBack(id: string, base: string, prefix: string): Promise<void> {
   const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
-  const target = (name: string) => join(folder, `convolving-${name}`);
-  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
-  await engine.models.export(model.id, { path: target("gguf"), format: "gguf" });
-  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: "convolving-gguf" }];
+  const target = (name: string) => join(folder, `${prefix}-${name}`);
+  await engine.models.export(id, { path: target("merged"), format: "merged" });
+  await engine.models.export(id, { path: target("gguf"), format: "gguf" });
+  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: `${prefix}-gguf` }];
   await using again = await Engine.open({ models, contextLength: 256 });
-  const before = await engine.chat.completions.create({ model: "lfm2", ...ask });
-  for (const name of ["convolving-merged", "convolving-gguf"]) {
+  const before = await engine.chat.completions.create({ model: base, ...ask });
+  for (const name of [`${prefix}-merged`, `${prefix}-gguf`]) {
     const after = await again.chat.completions.create({ model: name, ...ask });
     expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
   }
+}
+
+it("exports of models with short convolutions what others load, and refuses by name what is not written", async () => {
+  const model = await engine.models.create({ project: "p", name: "convolving", base_model: "lfm2" });
+  const target = (name: string) => join(folder, `convolving-${name}`);
+  await expectReadBack(model.id, "lfm2", "convolving");
   const onnx = engine.models.export(model.id, { path: target("onnx"), format: "onnx" });
   await expect(onnx).rejects.toThrow(/not written as/);
 });
@@ -185,17 +191,8 @@ it("exports what of models with experts others load, and refuses by name what is
 it("exports models whose experts are scored by logistics as they were read, to folders and GGUF files", async () => {
   const model = await engine.models.create({ project: "p", name: "logistic", base_model: "lfm2_moe" });
   expect(model.adapter?.targets).toEqual(["q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w3", "w2"]);
-  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
   const target = (name: string) => join(folder, `logistic-${name}`);
-  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
-  await engine.models.export(model.id, { path: target("gguf"), format: "gguf" });
-  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: "logistic-gguf" }];
-  await using again = await Engine.open({ models, contextLength: 256 });
-  const before = await engine.chat.completions.create({ model: "lfm2_moe", ...ask });
-  for (const name of ["logistic-merged", "logistic-gguf"]) {
-    const after = await again.chat.completions.create({ model: name, ...ask });
-    expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
-  }
+  await expectReadBack(model.id, "lfm2_moe", "logistic");
   // What llama.cpp does not compute: shares that are not divided by their sum, and no bias to choose by.
   const odd = await engine.models.create({ project: "p", name: "odd", base_model: "lfm2_moe_odd" });
   const unwritten = engine.models.export(odd.id, { path: target("odd"), format: "gguf" });
@@ -205,18 +202,9 @@ it("exports models whose experts are scored by logistics as they were read, to f
 it("exports models with an expert that every token has as they were read, and refuses by name what is not done with them", async () => {
   const base = "qwen3_5_moe_tower";
   const model = await engine.models.create({ project: "p", name: "shared", base_model: base });
-  const ask = { messages: data[0]!.messages.slice(0, 1), temperature: 0, max_tokens: 12, logprobs: true };
   const target = (name: string) => join(folder, `shared-${name}`);
   expect((await engine.models.export(model.id, { path: target("peft") })).warnings).toEqual([]);
-  await engine.models.export(model.id, { path: target("merged"), format: "merged" });
-  await engine.models.export(model.id, { path: target("gguf"), format: "gguf" });
-  const models = [target("merged"), { path: join(target("gguf"), "model.gguf"), id: "shared-gguf" }];
-  await using again = await Engine.open({ models, contextLength: 256 });
-  const before = await engine.chat.completions.create({ model: base, ...ask });
-  for (const name of ["shared-merged", "shared-gguf"]) {
-    const after = await again.chat.completions.create({ model: name, ...ask });
-    expect(after.choices[0]!.logprobs).toEqual(before.choices[0]!.logprobs);
-  }
+  await expectReadBack(model.id, base, "shared");
   const onnx = engine.models.export(model.id, { path: target("onnx"), format: "onnx" });
   await expect(onnx).rejects.toThrow(/not written as/);
   const full = engine.training.open(model, { weights: "full" });

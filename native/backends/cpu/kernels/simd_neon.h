@@ -186,24 +186,7 @@ ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
 // codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
 // code - 128.
 constexpr int kByteOffset = 0;
-ANNEAL_INLINE uint32x4_t dot4(uint32x4_t sum, int8x16_t codes, int8x16_t x) {
-#ifdef __ARM_FEATURE_DOTPROD
-  return vreinterpretq_u32_s32(vdotq_s32(vreinterpretq_s32_u32(sum), codes, x));
-#else
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(x))),
-                  high = vpaddlq_s16(vmull_s8(vget_high_s8(codes), vget_high_s8(x)));
-  return vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
-#endif
-}
-ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
-  return quarters<I32x16>(
-      [&](int i) { return dot4(sum.v[i], vreinterpretq_s8_u32(codes.v[i]), vreinterpretq_s8_u32(x.v[i])); });
-}
-ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
-  return dot_codes(sum, codes ^ all_int(int(0x80808080u)), x);
-}
-constexpr int code_chains(int) { return 1; }
-
+ANNEAL_INLINE I32x16 signed_bytes(I32x16 codes) { return codes ^ all_int(int(0x80808080u)); }
 #ifdef __ARM_FEATURE_DOTPROD
 // Four quads of x, one of which multiplies all lanes: to repeat it in a register would take a turn of the units that
 // multiply. Bytes are made signed once for many rows.
@@ -216,8 +199,19 @@ template <int quad> ANNEAL_INLINE I32x16 dot_quad(I32x16 sum, I32x16 codes, Code
         vdotq_laneq_s32(vreinterpretq_s32_u32(sum.v[i]), vreinterpretq_s8_u32(codes.v[i]), x, quad));
   });
 }
-ANNEAL_INLINE I32x16 signed_bytes(I32x16 codes) { return codes ^ all_int(int(0x80808080u)); }
+#else
+ANNEAL_INLINE uint32x4_t dot4(uint32x4_t sum, int8x16_t codes, int8x16_t x) {
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(codes), vget_low_s8(x))),
+                  high = vpaddlq_s16(vmull_s8(vget_high_s8(codes), vget_high_s8(x)));
+  return vaddq_u32(sum, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+}
+ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
+  return quarters<I32x16>(
+      [&](int i) { return dot4(sum.v[i], vreinterpretq_s8_u32(codes.v[i]), vreinterpretq_s8_u32(x.v[i])); });
+}
+ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_codes(sum, signed_bytes(codes), x); }
 #endif
+constexpr int code_chains(int) { return 1; }
 
 // sum += the products of both signed words in every lane.
 ANNEAL_INLINE void add_products(I32x16& sum, I32x16 words, I32x16 x) {
