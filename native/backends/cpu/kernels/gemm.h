@@ -268,32 +268,58 @@ ANNEAL_INLINE void multiply_wide_pair(Tile<MR, NR>& tile, const float* a, Part&&
   }
 }
 
-// The first tile over a block of panels: widens them beside its multiplications, and leaves them in `wide` for the
-// others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up.
-template <int MR, int NR>
+// A tile over a block of panels that it widens beside its multiplications. The first of many leaves them in `wide` for
+// the others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up. Null:
+// for nobody.
+template <int MR, int NR, bool keeps>
 void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float* wide, int pairs, float* c, int64_t ldc,
                             bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   const I32x16 upper = all_int(int(0xffff0000u));
-  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes, wide += 2 * kLanes) {
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
     if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(panel * int64_t(sizeof(bf16)));
     multiply_wide_pair(tile, a, [&](int j, int half) {
       const I32x16 pair = load_int(w + j * panel);
       const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
-      store(wide + (j * kWideK + half) * kLanes, part);
+      if constexpr (keeps) store(wide + (j * kWideK + 2 * p + half) * kLanes, part);
       return part;
     });
   }
   tile.end(c, ldc);
 }
 
+#ifdef ANNEAL_SUMS_IN_PLACE
+constexpr int kPairsInPlace = 4;
+
+// Three rows of kPairsInPlace widened pairs by NR panels. Where two threads share a core, its instructions are what
+// both wait for: of this the fewest go with a multiplication.
+template <int NR> ANNEAL_INLINE void multiply_in_place(Tile<3, NR>& tile, const float* a, const float* w) {
+#pragma GCC unroll 8
+  for (int step = 0; step < 2 * kPairsInPlace; step++) {
+    const float* const at = a + step % 2 * (kWideK / 2) + step / 2;
+    const F32x16 x[3] = {all(at[0]), all(at[kWideK]), all(at[2 * kWideK])};
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++)
+      add_three({&tile.c[0][j], &tile.c[1][j], &tile.c[2][j]}, x, w + (j * kWideK + step) * kLanes);
+  }
+}
+#endif
+
 template <int MR, int NR>
 void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead,
                         int64_t ahead_panel) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
-  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+  int p = 0;
+#ifdef ANNEAL_SUMS_IN_PLACE
+  if constexpr (MR == 3)
+    for (; p + kPairsInPlace <= pairs; p += kPairsInPlace, a += kPairsInPlace, w += 2 * kPairsInPlace * kLanes) {
+      ahead.template fetch<NR, kPairsInPlace>(ahead_panel);
+      multiply_in_place(tile, a, w);
+    }
+#endif
+  for (; p < pairs; p++, a++, w += 2 * kLanes) {
     if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(ahead_panel);
     multiply_wide_pair(tile, a, [&](int j, int half) { return load(w + (j * kWideK + half) * kLanes); });
   }
@@ -305,6 +331,27 @@ ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, 
                                       bool accumulate, Ahead ahead, int64_t ahead_panel) {
   if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
   if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
+}
+
+template <int MR>
+ANNEAL_INLINE void multiply_widening_rows(int rows, const float* a, const bf16* w, int64_t panel, int pairs, float* c,
+                                          int64_t ldc, bool accumulate, Ahead ahead) {
+  if (rows == MR) return multiply_widening_tile<MR, 1, false>(a, w, panel, nullptr, pairs, c, ldc, accumulate, ahead);
+  if constexpr (MR > 1) multiply_widening_rows<MR - 1>(rows, a, w, panel, pairs, c, ldc, accumulate, ahead);
+}
+
+// One block of k over a panel, by rows of which there are too few to keep what is widened of it.
+inline void multiply_few(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
+                         bool accumulate, const bf16* next) {
+  constexpr int most = kWidenedTileRows[1];
+  const int tiles = (rows + most - 1) / most;
+  Ahead ahead{(const char*)next, 64 / tiles};
+  for (int t = 0, row = 0; t < tiles; t++) {
+    const int left = tiles - t, mine = (rows - row + left - 1) / left;
+    multiply_widening_rows<most>(mine, a + row * kWideK, w, panel, k / 2, c + row * ldc, ldc, accumulate, ahead);
+    row += mine;
+    ahead.at += int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
+  }
 }
 
 // The activations of a next block: `k` of each row are fetched.
@@ -329,7 +376,7 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   };
   Ahead ahead{(const char*)next, 64 / tiles};
   fetch_rows(0, first);
-  multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
+  multiply_widening_tile<first, NR, true>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
   for (int t = 1, row = first; t < tiles; t++) {
     const int left = tiles - t, mine = (rows - row + left - 1) / left;
     ahead.at += bytes;
@@ -340,10 +387,11 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   }
 }
 
-// Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and blocks of
-// panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of panels as far
-// on as there are, which their worker will likely multiply next, or of its own again for more rows. Activations of the
-// next block are fetched by all panels, each its share: a few lines of every row, which no processor fetches ahead.
+// Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and, where rows are
+// many, blocks of panels once for all rows. A block fetches the next one of its panels; the last fetches the first one
+// of panels as far on as there are, which their worker will likely multiply next, or of its own again for more rows.
+// Activations of the next block are fetched by all panels, each its share: a few lines of every row, which no processor
+// fetches ahead.
 inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
   alignas(64) float wide[kWideRows * kWideK];
@@ -359,7 +407,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
       const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
       const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
       const int upcoming_k = more_k ? k - k0 - depth : more_rows ? k : 0;
-      const int share = round_to((kWideK * kBestPanels + npanels - 1) / npanels, kLineElements);
+      const int share = round_to((kWideK * kWidePanels + npanels - 1) / npanels, kLineElements);
       for (int p = 0, fetched = 0; p < npanels; fetched += share) {
         const bf16* from = w + p * panel + int64_t(k0) * kLanes;
         float* to = c + row * ldc + p * kLanes;
@@ -368,11 +416,19 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
         const bf16* next = more_k ? from + int64_t(depth) * kLanes : w + (more_rows ? p : p + npanels) * panel;
         const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
         const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
+        if (m < kManyRows) {
+          const bf16* following = p + 1 < npanels ? from + panel
+                                  : more_k        ? w + int64_t(k0 + depth) * kLanes
+                                                  : w + npanels * panel;
+          multiply_few(wide, rows, from, panel, depth, to, ldc, add, following);
+          p++;
+          continue;
+        }
         const auto take = [&]<int NR>() {
           multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next, rows_ahead);
           p += NR;
         };
-        if constexpr (kBestPanels == 3) {
+        if constexpr (kWidePanels == 3) {
           if (left == 4)
             take.template operator()<4>();
           else if (left >= 3)
@@ -381,6 +437,8 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
             take.template operator()<2>();
           else
             take.template operator()<1>();
+        } else if (kWidePanels == 2 && left >= 2) {
+          take.template operator()<2>();
         } else {
           take.template operator()<1>();
         }
@@ -401,7 +459,7 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
 #endif
 #ifndef ANNEAL_PAIR_PRODUCT
   if constexpr (kStep<T> == 2)
-    if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
+    if (m >= kSomeRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
 #endif
   const bool streams = streams_panels<T>(m, k);
   while (npanels > 0) {

@@ -190,6 +190,27 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
 constexpr int code_chains(int) { return 1; }
 #endif
 
+// Three sums += each its x times the 16 floats at `w`. As assembly: twelve registers of sums leave one beside those of
+// x, and g++ would spill some of them, or move them from one to another.
+#define ANNEAL_SUMS_IN_PLACE 1
+ANNEAL_INLINE void add_three(F32x16* const (&sums)[3], const F32x16 (&x)[3], const float* w) {
+  __m256 part, lo0 = sums[0]->lo, lo1 = sums[1]->lo, lo2 = sums[2]->lo;
+  __m256 hi0 = sums[0]->hi, hi1 = sums[1]->hi, hi2 = sums[2]->hi;
+  asm("vmovups %[w_lo], %[part]\n\t"
+      "vfmadd231ps %[part], %[x0], %[lo0]\n\t"
+      "vfmadd231ps %[part], %[x1], %[lo1]\n\t"
+      "vfmadd231ps %[part], %[x2], %[lo2]\n\t"
+      "vmovups %[w_hi], %[part]\n\t"
+      "vfmadd231ps %[part], %[x0], %[hi0]\n\t"
+      "vfmadd231ps %[part], %[x1], %[hi1]\n\t"
+      "vfmadd231ps %[part], %[x2], %[hi2]"
+      : [lo0] "+x"(lo0), [lo1] "+x"(lo1), [lo2] "+x"(lo2), [hi0] "+x"(hi0), [hi1] "+x"(hi1), [hi2] "+x"(hi2),
+        [part] "=&x"(part)
+      : [x0] "x"(x[0].lo), [x1] "x"(x[1].lo), [x2] "x"(x[2].lo), [w_lo] "m"(*(const __m256_u*)w),
+        [w_hi] "m"(*(const __m256_u*)(w + 8)));
+  *sums[0] = {lo0, hi0}, *sums[1] = {lo1, hi1}, *sums[2] = {lo2, hi2};
+}
+
 // sum += the products of both signed words in every lane. As assembly: g++ keeps sums of the intrinsic in memory.
 ANNEAL_INLINE void add_products8(__m256i& sum, __m256i words, __m256i x) {
 #ifdef __AVXVNNI__
@@ -334,14 +355,16 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kManyRows = 16;               // from which on blocks of bfloat16 are widened for all rows and panels
-constexpr int kWideK = 96, kWideRows = 64;  // of such a block
-constexpr int kPairsAhead = 1;              // of panels to come, that a tile fetches at once
-constexpr int kWidenedProductPanels = 12;   // rows are widened anew for so many
+constexpr int kSomeRows = 7;                  // from which on rows of bfloat16 are widened once for all panels
+constexpr int kManyRows = 11;                 // and blocks of panels once for all rows
+constexpr int kWideK = 128, kWideRows = 128;  // of such a block
+constexpr int kPairsAhead = 1;                // of panels to come, that a tile fetches at once
+constexpr int kWidenedProductPanels = 12;     // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 1;
+constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 

@@ -275,7 +275,8 @@ ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 12, 12, 8, 6};
 constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
-constexpr int kManyRows = 17;                // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kSomeRows = 17;                // from which on rows of bfloat16 are widened once for all panels
+constexpr int kManyRows = 17;                // and blocks of panels once for all rows
 constexpr int kWideK = 96, kWideRows = 192;  // of such a block: three panels of it lie in half a first-level cache
 constexpr int kPairsAhead = 8;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 24;    // rows are widened anew for so many
@@ -283,6 +284,7 @@ constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
 constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
 constexpr int kBestPanels = 3;
+constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 

@@ -327,7 +327,8 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 // twice the registers, of half the size.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kSomeRows = 16;                // from which on rows of bfloat16 are widened once for all panels
+constexpr int kManyRows = 16;                // and blocks of panels once for all rows
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
 constexpr int kPairsAhead = 1;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
@@ -335,6 +336,7 @@ constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
+constexpr int kWidePanels = 1;  // of blocks that are widened
 #ifdef __ARM_FEATURE_DOTPROD
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 #else

@@ -325,7 +325,8 @@ constexpr int kWidenedTileRows[5] = {0, 4, 2, 1, 1};
 constexpr int kTileRows[5] = {0, 2, 1, 1, 1};
 constexpr int kWidenedTileRows[5] = {0, 2, 1, 1, 1};
 #endif
-constexpr int kManyRows = 16;                // from which on blocks of bfloat16 are widened for all rows and panels
+constexpr int kSomeRows = 16;                // from which on rows of bfloat16 are widened once for all panels
+constexpr int kManyRows = 16;                // and blocks of panels once for all rows
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
 constexpr int kPairsAhead = 1;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
@@ -333,6 +334,7 @@ constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
 constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
 constexpr int kBestPanels = 1;
+constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
