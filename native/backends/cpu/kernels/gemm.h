@@ -416,7 +416,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
         const bf16* next = more_k ? from + int64_t(depth) * kLanes : w + (more_rows ? p : p + npanels) * panel;
         const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
         const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
-        if (m < kManyRows) {
+        if (kSomeRows < kManyRows && m < kManyRows) {
           const bf16* following = p + 1 < npanels ? from + panel
                                   : more_k        ? w + int64_t(k0 + depth) * kLanes
                                                   : w + npanels * panel;
