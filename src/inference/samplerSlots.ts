@@ -8,12 +8,23 @@ import { endIds, knownIds } from "./stopping.js";
 
 /** Opens and closes the slots of one model. */
 export class SamplerSlots {
+  /** Many choices of one request may open at once. */
+  private readonly shared = new WeakMap<Sequence["request"], SharedParams>();
+
   constructor(private readonly device: DeviceModel) {}
 
   /** Opens the slot of a sequence that has none. @throws BadRequestError for settings that the device refuses */
   open(sequence: Sequence): void {
     if (sequence.slot >= 0 || !sequence.samples) return;
-    sequence.slot = this.device.openSlot(slotParams(sequence, this.device.config.vocab));
+    const { request, owner, index } = sequence;
+    const shared = this.shared.get(request) ?? sharedParams(request, this.device.config.vocab);
+    this.shared.set(request, shared);
+    sequence.slot = this.device.openSlot({
+      ...shared,
+      // Choice i samples as the first choice of a request with seed + i does; seeds wrap at 64 bits.
+      seed: BigInt.asIntN(64, owner.seed + BigInt(index)),
+      grammar: request.grammar?.matcher() ?? null,
+    });
   }
 
   /**
@@ -26,12 +37,13 @@ export class SamplerSlots {
   }
 }
 
-function slotParams({ request, owner, index }: Sequence, vocab: number): SlotParams {
+/** What is the same for all choices of a request. */
+type SharedParams = Omit<SlotParams, "seed" | "grammar">;
+
+function sharedParams(request: Sequence["request"], vocab: number): SharedParams {
   const { params } = request;
   return {
     ...(Object.fromEntries(samplingNumbers.map(({ key }) => [key, params[key]])) as unknown as SamplingNumbers),
-    // Choice i samples as the first choice of a request with seed + i does; seeds wrap at 64 bits.
-    seed: BigInt.asIntN(64, owner.seed + BigInt(index)),
     choice: 0,
     minTokens: params.minTokens,
     endIds: params.minTokens > 0 ? endIds(params, vocab) : new Int32Array(0),
@@ -43,7 +55,6 @@ function slotParams({ request, owner, index }: Sequence, vocab: number): SlotPar
     topLogprobs: params.logprobs ?? -1,
     logprobIds: params.logprobTokenIds === null ? null : Int32Array.from(params.logprobTokenIds),
     thinking: params.thinking,
-    grammar: request.grammar?.matcher() ?? null,
     stopIds: knownIds(params.stopTokenIds, vocab),
     thoughtIds: request.thoughtIds ?? new Int32Array(0),
   };

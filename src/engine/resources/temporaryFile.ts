@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import type { HomeFiles } from "../../store/homeFiles.js";
 
 /**
@@ -10,6 +11,8 @@ export async function withTemporaryFile<T>(
   write: (file: string) => Promise<unknown>,
   use: (file: string) => Promise<T>,
 ): Promise<T> {
+  // Making folders waits for the disk, and many may come at once.
+  while (shouldYield()) await yieldToEventLoop();
   const folder = files.temporary();
   try {
     const file = join(folder, "content");
