@@ -255,7 +255,7 @@ describe("a training job", () => {
     warn.mockRestore();
   });
 
-  it("waits while the process has too many files open, wherever it is met", async () => {
+  itUnlessSlow("waits while the process has too many files open, wherever it is met", async () => {
     const modelId = await registerModel(store, base, "files");
     const jobId = queue(modelId, rl(1));
     const outOf = Object.assign(new Error("EMFILE: too many open files"), { code: "EMFILE" });
@@ -274,7 +274,7 @@ describe("a training job", () => {
     warn.mockRestore();
   });
 
-  it("says once that it waits for room, and once that it no longer does", async () => {
+  itUnlessSlow("says once that it waits for room, and once that it no longer does", async () => {
     const modelId = await registerModel(store, base, "told");
     const jobId = queue(modelId, rl(1));
     const start = store.startJob;
@@ -319,7 +319,7 @@ describe("a training job", () => {
     expect(runner.ended).toEqual({ succeeded: 0, failed: 0, cancelled: 2 });
   });
 
-  it("ends when its end can be written, whatever keeps it from that, and holds up nobody else", async () => {
+  itUnlessSlow("ends when its end can be written, whatever keeps it from that, and holds up nobody else", async () => {
     const [failing, other] = [await registerModel(store, base, "failing"), await registerModel(store, base, "other")];
     const finish = store.finishJob;
     const refused = new Set<string>();
@@ -393,7 +393,7 @@ describe("a job that is taken up again", () => {
     );
   });
 
-  it("waits as long as its base model is not served", async () => {
+  itUnlessSlow("waits as long as its base model is not served", async () => {
     const modelId = await registerModel(store, base, "m");
     const jobId = queue(modelId, rl(1));
     const warnings: string[] = [];

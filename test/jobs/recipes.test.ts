@@ -16,7 +16,7 @@ import { checkRatesOfFile, resolveSftSettings } from "../../src/training/sftReci
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import type { TrajectoryChoice } from "../../src/types/trajectories.js";
 import { readSafetensors } from "../../src/weights/index.js";
-import { itUnlessSlow } from "../native/device.js";
+import { itUnlessSlow, someOnGpu } from "../native/device.js";
 import { createHost, loadTestBase, madeUpGroups, quiet, registerModel } from "./jobHost.js";
 
 let base: TrainingBase;
@@ -70,11 +70,12 @@ function adapterBits(modelId: string, step: number): string {
 }
 
 describe("an RL job", () => {
-  it.each([
+  const stepsOf = [
     ["group", 2],
     ["completion", 8],
     ["job", 1],
-  ] as const)("makes one step per %s", async (optimizerStep, count) => {
+  ] as const;
+  it.each(someOnGpu(stepsOf, ([step]) => step === "group"))("makes one step per %s", async (optimizerStep, count) => {
     const { started, steps, last } = await run(await newModel(), rl({}), { optimizerStep });
     expect(last.type).toBe("training_ended");
     expect(started.num_sequences).toBe(count);
@@ -159,7 +160,7 @@ describe("an RL job", () => {
     expect(steps.map((step) => step["loss/learning_rate"])).toEqual([5e-4, 1e-3, 1e-3, 0]);
   });
 
-  it("warns of groups that have nothing to compare", async () => {
+  itUnlessSlow("warns of groups that have nothing to compare", async () => {
     const [first, second] = madeUpGroups(2);
     const { started, steps } = await run(
       await newModel(),
@@ -169,7 +170,7 @@ describe("an RL job", () => {
     expect(started.warnings).toEqual([expect.stringMatching(/^1 of 2 groups hold a single trajectory/)]);
   });
 
-  it("drops rows that are too long, and says so", async () => {
+  itUnlessSlow("drops rows that are too long, and says so", async () => {
     const config = { packed_sequence_length: 36, logprob_calculation_chunk_size: 12 };
     const { started, last } = await run(await newModel(), rl(config));
     expect(last.type).toBe("training_ended");
@@ -178,7 +179,7 @@ describe("an RL job", () => {
     expect(started.warnings).toEqual([`${started.num_dropped_rows} rows longer than 36 tokens were dropped`]);
   });
 
-  it("reports the share of tokens that were not sampled plainly", async () => {
+  itUnlessSlow("reports the share of tokens that were not sampled plainly", async () => {
     const groups = madeUpGroups(1);
     for (const { messages_and_choices: items } of groups[0]!.trajectories) {
       (items[1] as TrajectoryChoice).sampling_settings = { temperature: 0.7 };
@@ -250,7 +251,7 @@ describe("an SFT job", () => {
       return `${JSON.stringify({ messages })}\n`;
     }).join("");
 
-  it("lets one learning rate rise and fall over its batches", async () => {
+  itUnlessSlow("lets one learning rate rise and fall over its batches", async () => {
     const data = join(store.home, "data.jsonl");
     writeFileSync(data, lines(10));
     const config = { learning_rate: 4e-4, learning_rate_schedule: "linear", warmup_ratio: 0.4 } as const;
@@ -261,7 +262,7 @@ describe("an SFT job", () => {
     expect(both.last.data.error_message).toContain("learning_rate_schedule: cannot be combined with a list");
   });
 
-  it("takes a list with one learning rate per batch, and tells at once of another", async () => {
+  itUnlessSlow("takes a list with one learning rate per batch, and tells at once of another", async () => {
     const data = join(store.home, "data.jsonl");
     writeFileSync(data, `\n${lines(5)}  \n`);
     const config: SftConfig = { learning_rate: [1e-4, 0, 1e-5], batch_size: 2 };
@@ -283,7 +284,7 @@ describe("an SFT job", () => {
     await checkRatesOfFile(resolveSftSettings({ learning_rate: [1, 2] }, 1), "https://example.org/train.jsonl", "data");
   });
 
-  it("reads data from a host that the operator allowed, and from no other", async () => {
+  itUnlessSlow("reads data from a host that the operator allowed, and from no other", async () => {
     const server = createServer((request, response) => {
       if (request.url === "/train.jsonl") response.end(lines(4));
       else if (request.url === "/elsewhere") response.writeHead(302, { location: "/train.jsonl" }).end();
