@@ -255,6 +255,16 @@ napi_value Model::train_weights(const Arguments&) {
                       [](backends::Backend& backend) { return backend.train_weights(); });
 }
 
+napi_value Model::keep_training_memory(const Arguments& arguments) {
+  const bool keep = arguments.at(0, "keep").boolean();
+  handle_->require_open();
+  handle_->environment->post(Queue::training, [state = handle_->state, keep] {
+    state->backend->keep_training_memory(keep);
+    if (!keep) executor::give_back_freed_memory();
+  });
+  return arguments.js.undefined();
+}
+
 napi_value Model::close(const Arguments& arguments) {
   handle_->close();
   return arguments.js.undefined();
@@ -428,7 +438,8 @@ void define_model(Js js) {
        describe<&Model::copy_pages>("copyPages"), describe<&Model::copy_recurrent_states>("copyRecurrentStates"),
        describe<&Model::load_adapter>("loadAdapter"), describe<&Model::release_adapter>("releaseAdapter"),
        describe<&Model::adapter_bytes>("adapterBytes"), describe<&Model::train_adapter>("trainAdapter"),
-       describe<&Model::train_weights>("trainWeights"), describe<&Model::close>("close")});
+       describe<&Model::train_weights>("trainWeights"), describe<&Model::keep_training_memory>("keepTrainingMemory"),
+       describe<&Model::close>("close")});
 }
 
 }  // namespace anneal::addon

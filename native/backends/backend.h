@@ -225,6 +225,9 @@ class Backend {
   // Of one whose arithmetic has bits of its own by choice: from here on, for steps, the exact one or its own. False: it
   // knows one only.
   virtual bool set_exact(bool) { return false; }
+  // Whether memory of training passes stays for the next trainer when one has ended. False, as at first: what was kept
+  // is given back.
+  virtual void keep_training_memory(bool) {}
 
   // Runs tokens through the model, writing their keys and values into pages. Runs write different pages and states.
   // Null if aborted.

@@ -609,6 +609,11 @@ export interface DeviceModel {
   ): Promise<Trainer>;
   /** Trains all weights in place; adapters and other trainers must be closed. */
   trainWeights(): Promise<Trainer>;
+  /**
+   * From now on memory of passes stays for the next trainer, and goes back to the system so long after the last one has been
+   * closed. At first it goes at once.
+   */
+  keepTrainingMemory?(milliseconds: number): void;
   /** Waits for nothing: pending calls reject with code "closed", memory goes when the last one has ended. */
   close(): void;
 }

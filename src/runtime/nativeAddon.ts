@@ -104,6 +104,7 @@ export interface NativeModel {
   adapterBytes(version: number): number;
   trainAdapter(spec: AdapterSpec, seed: bigint, tensors: NativeTensor[] | null): Promise<NativeTrainer>;
   trainWeights(): Promise<NativeTrainer>;
+  keepTrainingMemory(keep: boolean): void;
   close(): void;
 }
 

@@ -1,5 +1,6 @@
 // A model in this machine's memory.
 
+import { clearTimeout, setTimeout } from "node:timers";
 import { elementCount } from "../elementCount.js";
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
@@ -14,7 +15,7 @@ import type {
   StepSequence,
   Trainer,
 } from "./device.js";
-import { type NativeModel, nativeAddon, tensorList } from "./nativeAddon.js";
+import { type NativeModel, type NativeTrainer, nativeAddon, tensorList } from "./nativeAddon.js";
 import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
 
 /** Of each number that is trained: master, gradient, gradient of the open pass and two moments, float32. */
@@ -48,6 +49,12 @@ export class NativeDeviceModel implements DeviceModel {
   readonly weightOnly: readonly string[];
 
   readonly device: string;
+
+  #trainers = 0;
+  /** Milliseconds for which memory of training stays when no trainer is left. */
+  #keptFor = 0;
+  #givingBack: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   constructor(native: NativeModel, config: ModelSpec, dtype: ElementType, device: string) {
     this.device = device;
@@ -110,15 +117,38 @@ export class NativeDeviceModel implements DeviceModel {
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
     this.#require("training the adapter", this.adapterTrainingBytes(spec), "adapter");
     const tensors = options.tensors ? tensorList(options.tensors) : null;
-    return new NativeDeviceTrainer(await this.#native.trainAdapter(spec, options.seed, tensors));
+    return this.#train(() => this.#native.trainAdapter(spec, options.seed, tensors));
   }
 
   async trainWeights(): Promise<Trainer> {
     this.#require("training all weights", weightTrainingBytes(this.config, this.dtype), "model");
-    return new NativeDeviceTrainer(await this.#native.trainWeights());
+    return this.#train(() => this.#native.trainWeights());
+  }
+
+  keepTrainingMemory(milliseconds: number): void {
+    this.#keptFor = milliseconds;
+  }
+
+  async #train(open: () => Promise<NativeTrainer>): Promise<Trainer> {
+    const end = () => {
+      this.#trainers -= 1;
+      if (this.#trainers > 0 || this.#keptFor === 0 || this.#isClosed) return;
+      this.#givingBack = setTimeout(() => this.#native.keepTrainingMemory(false), this.#keptFor).unref();
+    };
+    clearTimeout(this.#givingBack);
+    this.#trainers += 1;
+    try {
+      if (this.#keptFor > 0) this.#native.keepTrainingMemory(true);
+      return new NativeDeviceTrainer(await open(), end);
+    } catch (error) {
+      end();
+      throw error;
+    }
   }
 
   close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#givingBack);
     this.#native.close();
   }
 

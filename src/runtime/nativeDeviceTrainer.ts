@@ -1,14 +1,18 @@
 // Training on this machine's processors.
 
+import { once } from "../semaphore.js";
 import { cancellable } from "./cancellation.js";
 import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./device.js";
 import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
 
 export class NativeDeviceTrainer implements Trainer {
   readonly #native: NativeTrainer;
+  readonly #closed: () => void;
 
-  constructor(native: NativeTrainer) {
+  /** `closed` is called when it is, once. */
+  constructor(native: NativeTrainer, closed: () => void) {
     this.#native = native;
+    this.#closed = once(closed);
   }
 
   get steps(): number {
@@ -66,6 +70,7 @@ export class NativeDeviceTrainer implements Trainer {
 
   close(): void {
     this.#native.close();
+    this.#closed();
   }
 }
 

@@ -107,7 +107,10 @@ export interface EngineOptions {
   kvCache?: KvCache;
   /** Compute threads of the process, 256 at most; default: its cores. */
   threads?: number;
-  /** Bytes that weights, KV pages, adapters and training may take; default: for weights and pages three quarters of what is available. */
+  /**
+   * Bytes that weights, KV pages, adapters and training may take; default: for weights and pages three quarters of what is available.
+   * Without a limit, what passes of a job took stays for the next one for a minute, where it is no more than a quarter of what is left.
+   */
   memoryLimit?: number;
   /** Where the engine says what it does. Default: it says nothing. */
   logger?: Logger;

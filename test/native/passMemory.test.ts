@@ -2,7 +2,7 @@
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseAdapter, loadCase } from "./referenceModel.js";
@@ -51,6 +51,37 @@ it.runIf(canResetPeak())("a pass takes the memory that it is allowed, and no mor
   trainer.close();
   model.close();
 });
+
+it.runIf(canResetPeak())(
+  "memory of passes stays for the next trainer where it is kept, and then goes back",
+  async () => {
+    const model = await loadCase("qwen3", { dtype: "bfloat16" });
+    const { spec, tensors } = await caseAdapter("qwen3");
+    const rows = Array.from({ length: 120 }, (_, r) => ({
+      tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
+    }));
+    const train = async () => {
+      const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
+      const { logprobs } = await trainer.evaluate(rows.slice(0, 1));
+      const pass = await trainer.forward(rows);
+      pass.close();
+      trainer.close();
+      await model.loadAdapter(spec, tensors); // Comes after what closing leaves to be done.
+      return logprobs;
+    };
+    const first = await train();
+    const before = memory().now;
+    model.keepTrainingMemory!(500);
+    expect(await train()).toEqual(first);
+    const kept = memory().now;
+    expect(kept - before).toBeGreaterThan(4 * OTHERS);
+    resetPeak();
+    expect(await train()).toEqual(first);
+    expect(memory().peak - kept).toBeLessThan(OTHERS);
+    await vi.waitFor(() => expect(memory().now).toBeLessThan(before + OTHERS), { timeout: 20_000, interval: 100 });
+    model.close();
+  },
+);
 
 it.runIf(existsSync("/proc/self/status") && isGlibc)(
   "a trainer gives back what it took when it is closed",

@@ -57,6 +57,8 @@ bool CpuBackend::set_exact(bool exact) {
   return true;
 }
 
+void CpuBackend::keep_training_memory(bool keep) { train_memory_->stays(keep); }
+
 namespace {
 
 // The next `rows` rows of a batch, in which runs of one adapter stand together.
@@ -255,13 +257,13 @@ AdapterRef CpuBackend::load_adapter(const LoraSpec& lora, const AdapterValues& v
 
 std::unique_ptr<Trainable> CpuBackend::train_adapter(const LoraSpec& lora, uint64_t seed, const AdapterValues* values) {
   auto parameters = train_adapter_parameters(*model_, pool_, lora, seed, values);
-  parameters->at_end([slot = train_memory_] { slot->take(); });
+  parameters->at_end([slot = train_memory_] { slot->trained(); });
   return parameters;
 }
 
 std::unique_ptr<Trainable> CpuBackend::train_weights() {
   auto parameters = train_weight_parameters(*model_, pool_);
-  parameters->at_end([slot = train_memory_] { slot->take(); });
+  parameters->at_end([slot = train_memory_] { slot->trained(); });
   return parameters;
 }
 

@@ -28,6 +28,7 @@ class CpuBackend final : public backends::Backend {
   bool takes_guesses_back() const override { return true; }
   std::vector<std::string> gate_activations(const backends::GateText&) override;
   bool set_exact(bool) override;
+  void keep_training_memory(bool) override;
 
   const backends::Logits* step(std::span<const Run>) override;
   bool sample(const backends::Logits&, std::span<const RowRequest>, std::span<RowResult>) override;

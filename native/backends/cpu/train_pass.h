@@ -46,10 +46,22 @@ class TrainMemorySlot {
     std::lock_guard lock(mutex_);
     if (!memory_) memory_.swap(memory);
   }
+  // Whether what lies here stays when a trainer has ended. False: it goes now.
+  void stays(bool stays) {
+    std::lock_guard lock(mutex_);
+    stays_ = stays;
+    if (!stays) memory_.reset();
+  }
+  // A trainer has ended: what lies here stays where others have far more left.
+  void trained() {
+    std::lock_guard lock(mutex_);
+    if (memory_ && !(stays_ && memory_->account.bytes <= executor::available_memory() / 4)) memory_.reset();
+  }
 
  private:
   std::mutex mutex_;
   std::unique_ptr<TrainMemory> memory_;
+  bool stays_ = false;
 };
 
 std::unique_ptr<TrainPass> train_forward(Model&, Pool&, std::span<const TrainRow>, Parameters* trainable,
