@@ -1,8 +1,8 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { readSafetensors, safetensorsPieces, writeSafetensors } from "./safetensors.js";
+import { gathered, readSafetensors, safetensorsPieces, writeSafetensors } from "./safetensors.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -20,6 +20,50 @@ it("writes what it reads back, bit for bit, in a layout with aligned data", asyn
   expect(readdirSync(folder)).toEqual(["some.safetensors"]);
   const bytes = Buffer.concat([...safetensorsPieces(tensors)]);
   expect(Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true)) % 8).toBe(0);
+});
+
+it("reads and writes many small tensors together, and large ones between them", async () => {
+  const lengths = [...new Array(300).fill(1500), 300_000, 7, 262_144, 1, ...new Array(300).fill(999)];
+  const many = new Map(
+    lengths.map((length, i) => [
+      `tensor ${i}`,
+      { shape: [length], data: Float32Array.from({ length }, (_, k) => i + k / length) },
+    ]),
+  );
+  const file = join(folder, "many.safetensors");
+  await writeSafetensors(file, many);
+  expect(readFileSync(file).equals(Buffer.concat([...safetensorsPieces(many)]))).toBe(true);
+  const { tensors: read } = await readSafetensors(file);
+  expect([...read.keys()]).toEqual([...many.keys()]);
+  expect(read).toEqual(many);
+});
+
+it("gathers pieces up to a megabyte, in their order", () => {
+  const piece = (length: number, fill: number) => new Uint8Array(length).fill(fill);
+  const pieces = [piece(5, 1), piece(0, 2), piece(2 ** 20 - 5, 3), piece(1, 4), piece(2 ** 20, 5), piece(3, 6)];
+  const got = Array.from(gathered(pieces), (one) => Buffer.from(one)); // Copies: each is good until the next.
+  expect(got.map(({ length }) => length)).toEqual([2 ** 20, 1, 2 ** 20, 3]);
+  expect(Buffer.concat(got).equals(Buffer.concat(pieces))).toBe(true);
+  expect([...gathered([])]).toEqual([]);
+});
+
+it("reads what lies behind an odd number of halves, in the header's order", async () => {
+  const file = join(folder, "odd.safetensors");
+  const header = Buffer.from(
+    JSON.stringify({
+      floats: { dtype: "F32", shape: [2], data_offsets: [6, 14] },
+      halves: { dtype: "BF16", shape: [3], data_offsets: [0, 6] },
+    }),
+  );
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(header.length));
+  const halves = Buffer.from(Uint16Array.of(0x3f80, 0xc049, 0x4000).buffer);
+  writeFileSync(file, Buffer.concat([size, header, halves, Buffer.from(Float32Array.of(-0.1, 3e7).buffer)]));
+  const { tensors: read } = await readSafetensors(file);
+  expect([...read].map(([name, { data }]) => [name, [...data]])).toEqual([
+    ["floats", [...Float32Array.of(-0.1, 3e7)]],
+    ["halves", [1, -3.140625, 2]],
+  ]);
 });
 
 it("replaces a file only when the new one is whole", async () => {

@@ -5,11 +5,14 @@ import { dirname } from "node:path";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import type { NamedTensors } from "../runtime/runtime.js";
-import { isFloatType, widen } from "./floats.js";
+import { type FloatType, isFloatType, widen } from "./floats.js";
 import { readSafetensorsHeader, type StoredTensor } from "./safetensorsHeader.js";
 
 /** Header sizes are multiples of this, so that data is aligned. */
 const ALIGNMENT = 8;
+
+/** What is read or written at once of tensors that are smaller: an adapter has hundreds of a few kilobytes. */
+const AT_ONCE = 2 ** 20;
 
 /**
  * `check` sees what there is before anything of it is read, and throws for what is not wanted.
@@ -23,24 +26,53 @@ export async function readSafetensors(
   check(header.tensors);
   const handle = await openRegularFile(file);
   try {
+    const read = new Map<string, Float32Array>();
+    for (const run of runsOf(file, header.tensors)) await readRun(handle, file, run, read);
+    // In the order of the header.
     const tensors: NamedTensors = new Map();
-    for (const [name, stored] of header.tensors) {
-      tensors.set(name, { shape: stored.shape, data: await readFloats(handle, file, name, stored) });
-    }
+    for (const [name, { shape }] of header.tensors) tensors.set(name, { shape, data: read.get(name)! });
     return { tensors, metadata: header.metadata };
   } finally {
     await handle.close();
   }
 }
 
-async function readFloats(handle: FileHandle, file: string, name: string, stored: StoredTensor): Promise<Float32Array> {
-  const { dtype, offset, bytes } = stored;
-  if (!isFloatType(dtype)) {
+interface Floats {
+  name: string;
+  dtype: FloatType;
+  begin: number;
+  end: number;
+}
+
+/** Tensors that lie one behind the other in the file. */
+function runsOf(file: string, tensors: ReadonlyMap<string, StoredTensor>): Floats[][] {
+  const all = [...tensors].map(([name, { dtype, offset, bytes }]): Floats => {
+    if (isFloatType(dtype)) return { name, dtype, begin: offset, end: offset + bytes };
     throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
+  });
+  all.sort((a, b) => a.begin - b.begin);
+  const runs: Floats[][] = [];
+  for (const next of all) {
+    const run = runs.at(-1);
+    if (run && run.at(-1)!.end === next.begin && next.end - run[0]!.begin <= AT_ONCE) run.push(next);
+    else runs.push([next]);
   }
-  const raw = new Uint8Array(bytes);
-  if (!(await readAt(handle, raw, offset))) throw new ModelFileError(file, `ends inside ${name}`, { param: name });
-  return widen(dtype, raw);
+  return runs;
+}
+
+async function readRun(handle: FileHandle, file: string, run: Floats[], to: Map<string, Float32Array>): Promise<void> {
+  const { begin } = run[0]!;
+  const bytes = new Uint8Array(run.at(-1)!.end - begin);
+  if (!(await readAt(handle, bytes, begin))) {
+    const { size } = await handle.stat();
+    const { name } = run.find(({ end }) => end > size) ?? run.at(-1)!;
+    throw new ModelFileError(file, `ends inside ${name}`, { param: name });
+  }
+  for (const { name, dtype, ...at } of run) {
+    const raw = bytes.subarray(at.begin - begin, at.end - begin);
+    // Behind one of half the width it may not be aligned.
+    to.set(name, widen(dtype, raw.byteOffset % 4 === 0 ? raw : raw.slice()));
+  }
 }
 
 /** What stands before the tensors of a file, whose data follows in this order without gaps. */
@@ -77,13 +109,31 @@ export function* safetensorsPieces(
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
+/** The same bytes in fewer pieces, each of which is good until the next one is asked for. */
+export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
+  const room = new Uint8Array(AT_ONCE);
+  let used = 0;
+  for (const piece of pieces) {
+    if (used > 0 && used + piece.length > room.length) {
+      yield room.subarray(0, used);
+      used = 0;
+    }
+    if (piece.length >= room.length) yield piece;
+    else {
+      room.set(piece, used);
+      used += piece.length;
+    }
+  }
+  if (used > 0) yield room.subarray(0, used);
+}
+
 /** Writes float32 tensors so that the file is there whole or not at all, whenever the machine stops. */
 export async function writeSafetensors(
   file: string,
   tensors: NamedTensors,
   metadata: Record<string, string> = {},
 ): Promise<void> {
-  await writeWhole(file, safetensorsPieces(tensors, metadata));
+  await writeWhole(file, gathered(safetensorsPieces(tensors, metadata)));
 }
 
 /** Temporary name, flush, rename, flush of the folder. */
