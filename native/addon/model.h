@@ -9,11 +9,11 @@ class Model {
   static constexpr Class kClass = kModelClass;
   explicit Model(std::shared_ptr<ModelHandle> handle);
 
-  napi_value info(const Arguments&);        // {pages, pageGroups, recurrentStates, takesGuesses, bytes, kernelSet}
-  napi_value open_slot(const Arguments&);   // (params) -> slot
-  napi_value close_slot(const Arguments&);  // (slot)
-  napi_value step(const Arguments&);        // (sequences, cancellation?) -> promise
-  napi_value copy_pages(const Arguments&);  // (from, to)
+  napi_value info(const Arguments&);                   // {pages, pageGroups, recurrentStates, takesGuesses, bytes, kernelSet}
+  napi_value open_slot(const Arguments&);              // (params) -> slot
+  napi_value close_slot(const Arguments&);             // (slot)
+  napi_value step(const Arguments&);                   // (sequences, cancellation?) -> promise
+  napi_value copy_pages(const Arguments&);             // (from, to)
   napi_value copy_recurrent_states(const Arguments&);  // (from, to)
   napi_value load_adapter(const Arguments&);           // (spec, tensors) -> promise of the version
   napi_value release_adapter(const Arguments&);        // (version)

@@ -207,10 +207,8 @@ void test_rmsnorm() {
       Floats dx(got.begin() + rows * n, got.begin() + rows * n + rows * ldx), dw(got.end() - n, got.end());
       for (size_t i = 0; i < dx.size(); i++) dx[i] -= dx0[i];
       for (int i = 0; i < n; i++) dw[i] -= dw0[i];
-      check_gradient(
-          what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
-      check_gradient(
-          what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
+      check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, w); }, 2e-3);
+      check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v); }, 2e-3);
     }
   }
 }
@@ -273,17 +271,14 @@ void test_rope() {
         };
         Floats dx(size_t(heads) * ldx), dw(got.end() - hd, got.end());
         for (int h = 0; h < heads; h++) std::memcpy(&dx[h * ldx], &got[size_t(heads + h) * hd], hd * 4);
-        check_gradient(
-            what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
+        check_gradient(what + " dx", x, dx, [&](const Floats& v) { return loss(v, weight); }, 2e-3);
         for (int i = 0; i < hd; i++) dw[i] -= dw0[i];
-        if (norm)
-          check_gradient(
-              what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
+        if (norm) check_gradient(what + " dweight", w, dw, [&](const Floats& v) { return loss(x, v.data()); }, 2e-3);
       }
     }
 }
 
-void test_gated(const std::string& activation, GatedActivation Kernels::*gated, double (*value)(double, double),
+void test_gated(const std::string& activation, GatedActivation Kernels::* gated, double (*value)(double, double),
                 float spread = 1) {
   for (int n : {1, 16, 37, 576}) {
     const int rows = 3, ld = n + 1;
@@ -334,10 +329,8 @@ void test_gated(const std::string& activation, GatedActivation Kernels::*gated, 
         return dot(y, dy);
       };
       Floats dg(got.begin() + rows * n, got.begin() + rows * (n + ld)), du(got.end() - rows * ld, got.end());
-      check_gradient(
-          what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
-      check_gradient(
-          what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
+      check_gradient(what + " dgate", g, dg, [&](const Floats& v) { return loss(v, u); }, 2e-3);
+      check_gradient(what + " dup", u, du, [&](const Floats& v) { return loss(g, v); }, 2e-3);
     }
   }
 }
