@@ -614,6 +614,14 @@ describe("guessed tokens", () => {
     expect(shares[1]).toBeLessThan(0.2);
   });
 
+  test("are taken from the prompt, once, and from what is predicted as it would follow it", async () => {
+    const { loop, model } = open({ next: () => 5 }, { promptLookup: true });
+    const given = { promptTokens: prompt(50), params: { maxTokens: 20 } };
+    await read(loop.submit(request(given)));
+    await read(loop.submit(request({ ...given, prediction: [901, 902, 903] })));
+    expect(model.seen.lookups).toEqual([prompt(50), [...prompt(50), 901, 902, 903, ...prompt(50).slice(-32)]]);
+  });
+
   test("end at the limit", async () => {
     const { loop } = open({ next: () => 5, guess: () => new Array(15).fill(5) }, { promptLookup: true });
     const result = await read(loop.submit(request({ params: { maxTokens: 40 } })));

@@ -79,6 +79,8 @@ export interface GenerationRequest {
    * itself.
    */
   thoughtIds?: Int32Array;
+  /** What outputs will be much like: guessed from, as the prompt is, where the device can. */
+  prediction?: readonly number[];
   /** Choices; each samples with a seed of its own. */
   n: number;
   /** Lower runs earlier; counts under the priority policy only. */

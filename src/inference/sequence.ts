@@ -55,6 +55,8 @@ export interface SequenceOwner {
 
 /** Forced tokens at most after one sampled token. */
 const MAX_FORCED_TOKENS = 31;
+/** Tokens of a prompt's end that are told apart from others like them: more are not compared. */
+const PROMPT_END = 32;
 /** Rows that a step may have with guesses in it: more of them take longer wherever they are computed. */
 export const MAX_DRAFT_ROWS = 16;
 
@@ -258,7 +260,7 @@ export class Sequence {
     row.maxDrafts = row.tokens === null ? Math.min(this.draftLimit, further) : 0;
     row.lookup = null;
     if (row.maxDrafts > 0 && !this.knowsPrompt) {
-      row.lookup = this.tokens.subarray(0, this.promptLength);
+      row.lookup = this.lookup();
       this.knowsPrompt = true;
     }
     row.maxForced = this.owner.jumpForward ? Math.min(MAX_FORCED_TOKENS, further - row.maxDrafts) : 0;
@@ -275,6 +277,19 @@ export class Sequence {
       row.next.set(this.tokens.subarray(from + 1, Math.min(to + 1, this.promptLength)));
     }
     return row;
+  }
+
+  /** What guesses are taken from: the prompt; and behind it what is predicted to come, followed by how the prompt ends, as it really does. */
+  private lookup(): Int32Array {
+    const prompt = this.tokens.subarray(0, this.promptLength);
+    const { prediction = [] } = this.request;
+    if (prediction.length === 0) return prompt;
+    const end = prompt.subarray(-PROMPT_END);
+    const all = new Int32Array(prompt.length + prediction.length + end.length);
+    all.set(prompt);
+    all.set(prediction, prompt.length);
+    all.set(end, prompt.length + prediction.length);
+    return all;
   }
 
   private readonly stepRow: Required<StepSequence> = {

@@ -132,6 +132,20 @@ const toolChoice = typed(
   "string | ChatToolChoiceFunction | ChatToolChoiceAllowedTools | { type: string }",
 );
 
+const textPart = looseObject({
+  type: field(z.literal("text"), '"text".'),
+  text: field(z.string(), "The part."),
+});
+
+const prediction = named(
+  "ChatPrediction",
+  looseObject({
+    type: field(z.literal("content"), '"content".'),
+    content: field(z.union([z.string(), list(textPart, MAX_PARTS)]), "The text, or its parts in their order."),
+  }),
+  "What the text of a reply will be like.",
+);
+
 const jsonSchemaFormat = looseObject({
   name: field(z.string().nullish(), "Without effect."),
   description: field(z.string().nullish(), "Without effect."),
@@ -359,6 +373,10 @@ export const chatFields = named(
     include_reasoning: field(flag(true), "false: thoughts, token ids and logprobs are left out of the reply."),
     // null is told apart from absent: it keeps the first call only, as false does.
     parallel_tool_calls: field(z.boolean().nullish(), "false and null: only the first call is kept. Default: true."),
+    prediction: field(
+      optional(prediction),
+      "A text that replies will be much like, as a file that is to be changed in places: the tokens that come of it are guessed, and a step computes many of them at once where the engine guesses (`speculation`). Replies are the same without it. Default: none.",
+    ),
     user: field(optional(z.string()), "Without effect."),
     use_beam_search: field(flag(false), "Search the `n` likeliest replies instead of drawing them."),
     length_penalty: field(

@@ -89,6 +89,21 @@ export interface ChatToolChoiceAllowedTools {
   };
 }
 
+/** What the text of a reply will be like. */
+export interface ChatPrediction {
+  /** "content". */
+  type: "content";
+  /** The text, or its parts in their order. */
+  content:
+    | string
+    | readonly {
+        /** "text". */
+        type: "text";
+        /** The part. */
+        text: string;
+      }[];
+}
+
 /** What the reply follows: exactly one of `json`, `regex`, `choice`, `grammar`, `json_object` and `structural_tag`. */
 export interface StructuredOutputs {
   /** A JSON Schema, as text or as an object. A keyword that cannot be enforced is a ValidationError. */
@@ -223,6 +238,12 @@ export interface ChatCompletionCreateParamsBase {
   include_reasoning?: boolean | null;
   /** false and null: only the first call is kept. Default: true. */
   parallel_tool_calls?: boolean | null;
+  /**
+   * A text that replies will be much like, as a file that is to be changed in places: the tokens that come of it are
+   * guessed, and a step computes many of them at once where the engine guesses (`speculation`). Replies are the same
+   * without it. Default: none.
+   */
+  prediction?: ChatPrediction | null;
   /** Without effect. */
   user?: string | null;
   /** Search the `n` likeliest replies instead of drawing them. Default: false. */

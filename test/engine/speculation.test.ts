@@ -71,6 +71,30 @@ describe("guesses at the tokens to come", () => {
     expect(await of(guessing)).toEqual(await of(plain));
   });
 
+  it("are taken from what a request predicts, which changes no reply", async () => {
+    const request = { messages: [{ role: "user", content: 'Spell "planet" backwards.' }], temperature: 0 } as const;
+    const textOf = async (engine: Engine, content?: string | { type: "text"; text: string }[]) => {
+      const prediction = content === undefined ? null : { type: "content" as const, content };
+      return (await engine.chat.completions.create({ ...request, prediction })).choices[0]!.message.content!;
+    };
+    const text = await textOf(plain);
+    expect(text.length).toBeGreaterThan(4);
+    expect(await textOf(plain, text)).toBe(text);
+    // Of so short a reply nothing stands in the prompt.
+    const { keptTokens } = statsOf(guessing);
+    expect(await textOf(guessing)).toBe(text);
+    expect(await textOf(guessing, "Something else entirely.")).toBe(text);
+    expect(statsOf(guessing).keptTokens).toBe(keptTokens);
+    const parts = [text.slice(0, 3), text.slice(3)].map((part) => ({ type: "text" as const, text: part }));
+    // Whether any are guessed depends on what a row more has taken.
+    for (let i = 0; i < 20 && statsOf(guessing).keptTokens === keptTokens; i++) {
+      expect(await textOf(guessing, i % 2 === 0 ? parts : text)).toBe(text);
+    }
+    expect(statsOf(guessing).keptTokens).toBeGreaterThan(keptTokens);
+    const wrong = { ...request, prediction: { type: "image", content: text } as never };
+    await expect(guessing.chat.completions.create(wrong)).rejects.toMatchObject({ param: "prediction.type" });
+  });
+
   it("save steps, and are counted", async () => {
     const with_ = statsOf(guessing);
     const without = statsOf(plain);

@@ -10,6 +10,7 @@ import type { Thoughts } from "../../structuredOutputs/index.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { ChatCompletion, ChatCompletionChunk } from "../../types/chat.js";
 import { cacheSalt } from "../core/access.js";
+import type { BaseModel } from "../core/baseModel.js";
 import type { ServedModel } from "../core/resolve.js";
 import { ChunkStream } from "./chunks.js";
 import { completion } from "./completion.js";
@@ -86,6 +87,7 @@ async function prepareChat(
       promptTokens: prompt.tokens,
       adapter: served.adapter,
       ...rules,
+      ...(await predicted(request, base, signal)),
       params: plan.needsSpecialTokens
         ? { ...settings, skipSpecialTokens: false, specialTokenSign: plan.specialTokenSign }
         : settings,
@@ -110,6 +112,19 @@ async function prepareChat(
     newReader: () => new ReplyReader(plan, prompt, request.stream),
     newThoughtTokens: marks === null ? null : () => new ThoughtTokens(base.tokenizer, marks, prompt.thought !== null),
   };
+}
+
+/** The tokens that the reply is predicted to have; more than fit a context are of no use. */
+async function predicted(
+  { prediction }: ChatRequest,
+  { tokenizer, loop }: BaseModel,
+  signal: AbortSignal | undefined,
+): Promise<Pick<GenerationRequest, "prediction">> {
+  if (prediction === undefined) return {};
+  const { content } = prediction;
+  const text = typeof content === "string" ? content : content.map((part) => part.text).join("");
+  const keep = { side: "first", count: loop.contextLength } as const;
+  return { prediction: await tokenizer.encodeAsync(text, { keep, signal }) };
 }
 
 /** How long the reply may think. */
