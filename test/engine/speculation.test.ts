@@ -72,7 +72,7 @@ describe("guesses at the tokens to come", () => {
   });
 
   it("are taken from what a request predicts, which changes no reply", async () => {
-    const request = { messages: [{ role: "user", content: 'Spell "planet" backwards.' }], temperature: 0 } as const;
+    const request = { messages: [{ role: "user", content: 'Spell "planet" backwards.' }], temperature: 0 };
     const textOf = async (engine: Engine, content?: string | { type: "text"; text: string }[]) => {
       const prediction = content === undefined ? null : { type: "content" as const, content };
       return (await engine.chat.completions.create({ ...request, prediction })).choices[0]!.message.content!;
