@@ -19,6 +19,7 @@ const SUPPORTED = new Set(["temperature", "top_p", "top_k"]);
 export class CompletionLoop implements ModelLoop {
   readonly contextLength: number;
   readonly policy = "fcfs";
+  readonly guesses = false;
   readonly hidden = 0;
   private readonly requests = new OpenRequests();
   private readonly counts = new StepCounts();

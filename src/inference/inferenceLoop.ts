@@ -61,6 +61,7 @@ export type ModelLoop = Pick<
   InferenceLoop,
   | "contextLength"
   | "policy"
+  | "guesses"
   | "hidden"
   | "vocab"
   | "tokenizer"
@@ -79,6 +80,8 @@ export class InferenceLoop {
   readonly contextLength: number;
   /** Whether requests are served by arrival or by priority. */
   readonly policy: "fcfs" | "priority";
+  /** Whether it guesses tokens to come. */
+  readonly guesses: boolean;
   private readonly pool: PagePool;
   private readonly scheduler: Scheduler;
   private readonly slots: SamplerSlots;
@@ -97,11 +100,11 @@ export class InferenceLoop {
   ) {
     const groups = new PageGroups(device.pageGroups);
     const { maxSequences, tokenBudget, scheduler: policy } = options;
-    const drafts = options.promptLookup === true && device.takesGuesses;
+    this.guesses = options.promptLookup === true && device.takesGuesses;
     this.pool = new PagePool(device.pages * groups.count);
     this.scheduler = new Scheduler(
       this.pool,
-      { maxSequences, tokenBudget, policy, drafts },
+      { maxSequences, tokenBudget, policy, drafts: this.guesses },
       groups,
       device.recurrentStates,
     );

@@ -54,7 +54,6 @@ export class NativeDeviceModel implements DeviceModel {
   /** Milliseconds for which memory of training stays when no trainer is left. */
   #keptFor = 0;
   #givingBack: NodeJS.Timeout | undefined;
-  #isClosed = false;
 
   constructor(native: NativeModel, config: ModelSpec, dtype: ElementType, device: string) {
     this.device = device;
@@ -132,7 +131,7 @@ export class NativeDeviceModel implements DeviceModel {
   async #train(open: () => Promise<NativeTrainer>): Promise<Trainer> {
     const end = () => {
       this.#trainers -= 1;
-      if (this.#trainers > 0 || this.#keptFor === 0 || this.#isClosed) return;
+      if (this.#trainers > 0 || this.#keptFor === 0) return;
       this.#givingBack = setTimeout(() => this.#native.keepTrainingMemory(false), this.#keptFor).unref();
     };
     clearTimeout(this.#givingBack);
@@ -147,7 +146,7 @@ export class NativeDeviceModel implements DeviceModel {
   }
 
   close(): void {
-    this.#isClosed = true;
+    this.#keptFor = 0;
     clearTimeout(this.#givingBack);
     this.#native.close();
   }

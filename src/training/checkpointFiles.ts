@@ -11,7 +11,7 @@ import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
-import { gathered, readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
+import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
 import type { TrainingBase, TrainingHost } from "./host.js";
 import type { Objective } from "./optimizer.js";
 
@@ -282,7 +282,7 @@ export async function* stateFile(state: AdapterState): AsyncGenerator<Uint8Array
   const metadata: Record<string, string> = {};
   if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
   if (state.kept) metadata.kept = JSON.stringify(state.kept);
-  yield* gathered(safetensorsPieces(tensors, metadata));
+  yield* safetensorsPieces(tensors, metadata);
 }
 
 export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {
@@ -304,7 +304,7 @@ function optimizerFile(optimizer: OptimizerState): Iterable<Uint8Array> {
   const tensors: NamedTensors = new Map();
   const metadata: Record<string, string> = {};
   addOptimizer(optimizer, tensors, metadata);
-  return gathered(safetensorsPieces(tensors, metadata));
+  return safetensorsPieces(tensors, metadata);
 }
 
 async function readOptimizer(file: string): Promise<OptimizerState | null> {

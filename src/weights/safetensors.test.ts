@@ -7,6 +7,15 @@ import { gathered, readSafetensors, safetensorsPieces, writeSafetensors } from "
 const folder = mkdtempSync(join(tmpdir(), "anneal-safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
+/** A file of a header and what stands behind it. */
+function writeRaw(file: string, header: object, ...data: NodeJS.TypedArray[]): void {
+  const json = Buffer.from(JSON.stringify(header));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(json.length));
+  const bytes = data.map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));
+  writeFileSync(file, Buffer.concat([size, json, ...bytes]));
+}
+
 const tensors = new Map([
   ["b", { shape: [2, 3], data: Float32Array.of(1, -0, 3.5, 1e-45, 5e-39, Number.POSITIVE_INFINITY) }],
   ["a", { shape: [], data: Float32Array.of(-1e30) }],
@@ -32,7 +41,8 @@ it("reads and writes many small tensors together, and large ones between them", 
   );
   const file = join(folder, "many.safetensors");
   await writeSafetensors(file, many);
-  expect(readFileSync(file).equals(Buffer.concat([...safetensorsPieces(many)]))).toBe(true);
+  const pieces = Array.from(safetensorsPieces(many), (piece) => Buffer.from(piece)); // Copies: each is good until the next.
+  expect(readFileSync(file).equals(Buffer.concat(pieces))).toBe(true);
   const { tensors: read } = await readSafetensors(file);
   expect([...read.keys()]).toEqual([...many.keys()]);
   expect(read).toEqual(many);
@@ -41,7 +51,7 @@ it("reads and writes many small tensors together, and large ones between them", 
 it("gathers pieces up to a megabyte, in their order", () => {
   const piece = (length: number, fill: number) => new Uint8Array(length).fill(fill);
   const pieces = [piece(5, 1), piece(0, 2), piece(2 ** 20 - 5, 3), piece(1, 4), piece(2 ** 20, 5), piece(3, 6)];
-  const got = Array.from(gathered(pieces), (one) => Buffer.from(one)); // Copies: each is good until the next.
+  const got = Array.from(gathered(pieces), (one) => Buffer.from(one));
   expect(got.map(({ length }) => length)).toEqual([2 ** 20, 1, 2 ** 20, 3]);
   expect(Buffer.concat(got).equals(Buffer.concat(pieces))).toBe(true);
   expect([...gathered([])]).toEqual([]);
@@ -49,16 +59,11 @@ it("gathers pieces up to a megabyte, in their order", () => {
 
 it("reads what lies behind an odd number of halves, in the header's order", async () => {
   const file = join(folder, "odd.safetensors");
-  const header = Buffer.from(
-    JSON.stringify({
-      floats: { dtype: "F32", shape: [2], data_offsets: [6, 14] },
-      halves: { dtype: "BF16", shape: [3], data_offsets: [0, 6] },
-    }),
-  );
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  const halves = Buffer.from(Uint16Array.of(0x3f80, 0xc049, 0x4000).buffer);
-  writeFileSync(file, Buffer.concat([size, header, halves, Buffer.from(Float32Array.of(-0.1, 3e7).buffer)]));
+  const header = {
+    floats: { dtype: "F32", shape: [2], data_offsets: [6, 14] },
+    halves: { dtype: "BF16", shape: [3], data_offsets: [0, 6] },
+  };
+  writeRaw(file, header, Uint16Array.of(0x3f80, 0xc049, 0x4000), Float32Array.of(-0.1, 3e7));
   const { tensors: read } = await readSafetensors(file);
   expect([...read].map(([name, { data }]) => [name, [...data]])).toEqual([
     ["floats", [...Float32Array.of(-0.1, 3e7)]],
@@ -81,10 +86,7 @@ it("refuses bytes that belong to no tensor", async () => {
   const whole = Buffer.concat([...safetensorsPieces(tensors)]);
   writeFileSync(file, Buffer.concat([whole, Buffer.alloc(64)]));
   await expect(readSafetensors(file)).rejects.toThrow(`${file}: holds 64 bytes that belong to no tensor`);
-  const header = Buffer.from(JSON.stringify({ x: { dtype: "U8", shape: [1], data_offsets: [3, 4] } }));
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  writeFileSync(file, Buffer.concat([size, header, Buffer.alloc(4)]));
+  writeRaw(file, { x: { dtype: "U8", shape: [1], data_offsets: [3, 4] } }, Buffer.alloc(4));
   await expect(readSafetensors(file)).rejects.toThrow("holds 3 bytes that belong to no tensor");
 });
 
@@ -103,16 +105,11 @@ it("widens bfloat16 and float16 exactly", async () => {
     [0x0001, 2 ** -24],
     [0x7bff, 65504],
   ];
-  const header = Buffer.from(
-    JSON.stringify({
-      b: { dtype: "BF16", shape: [4], data_offsets: [0, 8] },
-      h: { dtype: "F16", shape: [4], data_offsets: [8, 16] },
-    }),
-  );
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  const data = new Uint16Array([...bfloat16, ...float16].map(([bits]) => bits));
-  writeFileSync(file, Buffer.concat([size, header, new Uint8Array(data.buffer)]));
+  const header = {
+    b: { dtype: "BF16", shape: [4], data_offsets: [0, 8] },
+    h: { dtype: "F16", shape: [4], data_offsets: [8, 16] },
+  };
+  writeRaw(file, header, new Uint16Array([...bfloat16, ...float16].map(([bits]) => bits)));
   const read = (await readSafetensors(file)).tensors;
   expect([...read.get("b")!.data]).toEqual(bfloat16.map(([, value]) => value));
   expect([...read.get("h")!.data]).toEqual(float16.map(([, value]) => value));

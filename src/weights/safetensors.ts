@@ -94,11 +94,12 @@ export function safetensorsHeader(
   return header;
 }
 
-/** A file of float32 tensors, in the order given, in pieces of one tensor: views of them, not copies. */
-export function* safetensorsPieces(
-  tensors: NamedTensors,
-  metadata: Record<string, string> = {},
-): Generator<Uint8Array> {
+/** A file of float32 tensors, in the order given, in pieces of which each is good until the next one is asked for. */
+export const safetensorsPieces = (tensors: NamedTensors, metadata: Record<string, string> = {}) =>
+  gathered(headerAndTensors(tensors, metadata));
+
+/** Views of the tensors, not copies. */
+function* headerAndTensors(tensors: NamedTensors, metadata: Record<string, string>): Generator<Uint8Array> {
   const entries = [...tensors].map(([name, { shape, data }]) => ({
     name,
     shape,
@@ -109,7 +110,7 @@ export function* safetensorsPieces(
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
-/** The same bytes in fewer pieces, each of which is good until the next one is asked for. */
+/** The same bytes in fewer pieces, good for as long. */
 export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   const room = new Uint8Array(AT_ONCE);
   let used = 0;
@@ -133,7 +134,7 @@ export async function writeSafetensors(
   tensors: NamedTensors,
   metadata: Record<string, string> = {},
 ): Promise<void> {
-  await writeWhole(file, gathered(safetensorsPieces(tensors, metadata)));
+  await writeWhole(file, safetensorsPieces(tensors, metadata));
 }
 
 /** Temporary name, flush, rename, flush of the folder. */

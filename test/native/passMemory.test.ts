@@ -11,6 +11,11 @@ const MiB = 2 ** 20;
 /** What Node takes meanwhile. */
 const OTHERS = 48 * MiB;
 
+/** Rows of a pass that takes a few hundred megabytes. */
+const rows = Array.from({ length: 120 }, (_, r) => ({
+  tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
+}));
+
 /** Bytes of memory that this process has, and had at most since `resetPeak`. */
 function memory(): { now: number; peak: number } {
   const status = readFileSync("/proc/self/status", "utf8");
@@ -33,9 +38,6 @@ it.runIf(canResetPeak())("a pass takes the memory that it is allowed, and no mor
   const model = await loadCase("qwen3", { dtype: "bfloat16" });
   const { spec, tensors } = await caseAdapter("qwen3");
   const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
-  const rows = Array.from({ length: 120 }, (_, r) => ({
-    tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
-  }));
   const slopes = rows.map(({ tokens }) => Float32Array.from(tokens, (_, t) => (t + 1 < tokens.length ? 1 : 0)));
   const refusal = await trainer.forward(rows, { memoryBudget: 1 }).catch((error: Error) => error.message);
   const least = Number(/at least (\d+) bytes/.exec(refusal as string)![1]);
@@ -57,9 +59,6 @@ it.runIf(canResetPeak())(
   async () => {
     const model = await loadCase("qwen3", { dtype: "bfloat16" });
     const { spec, tensors } = await caseAdapter("qwen3");
-    const rows = Array.from({ length: 120 }, (_, r) => ({
-      tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
-    }));
     const train = async () => {
       const trainer = await model.trainAdapter(spec, { seed: 3n, tensors });
       const { logprobs } = await trainer.evaluate(rows.slice(0, 1));

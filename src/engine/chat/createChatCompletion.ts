@@ -114,13 +114,13 @@ async function prepareChat(
   };
 }
 
-/** The tokens that the reply is predicted to have; more than fit a context are of no use. */
+/** The tokens that the reply is predicted to have, where any are guessed; more than fit a context are of no use. */
 async function predicted(
   { prediction }: ChatRequest,
   { tokenizer, loop }: BaseModel,
   signal: AbortSignal | undefined,
 ): Promise<Pick<GenerationRequest, "prediction">> {
-  if (prediction === undefined) return {};
+  if (prediction === undefined || !loop.guesses) return {};
   const { content } = prediction;
   const text = typeof content === "string" ? content : content.map((part) => part.text).join("");
   const keep = { side: "first", count: loop.contextLength } as const;
