@@ -3,13 +3,14 @@
  *
  *   npm run bench -- [--only decode,prefill,lora,loop,start,chats] [--shape qwen3-0.6b] [--program anneal,torch]
  *     [--threads 2] [--rounds 3] [--python FILE]... [--folder CACHE] [--note TEXT] [--print] [--kernels avx2]
- *     [--device vulkan:0] [--precision fast] [--cap N]
+ *     [--model FOLDER] [--device vulkan:0] [--precision fast] [--cap N]
  *
  * Peers are taken as they are installed: PyTorch with transformers and peft, TRL, and vLLM, each from the first `--python` that has
  * them (python3 where none is named), node-llama-cpp from the folder NODE_LLAMA_CPP or this one, and onnxruntime-node. All load the same weights (the
  * shape of a published model, random, every layer different), are given the same prompts and threads, and run by turns. `--only` also
  * takes one piece of work, such as rollout-16, or one of other numbers (decode-4x700, rollout-8x1000, prefill-1500, lora-3x333), and
- * `--shape` the config.json of any Llama or Qwen3 model. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
+ * `--shape` the config.json of any Llama or Qwen3 model. `--model` measures folders with weights of their own, of any family, in place of
+ * shapes, beside PyTorch and vLLM and without a bound. BENCH_VERBOSE=1 shows what programs say. `--kernels` chooses anneal's instructions, and
  * the bound is then by those; results are printed only. `--torch-type float32` has PyTorch compute in that.
  *
  * Where the processor has a matrix unit (AMX), or a GPU cooperative matrices, anneal is measured on it as well, as "anneal fast": with
@@ -51,6 +52,7 @@ function optionsOf() {
         precision: { type: "string", default: "exact" },
         cap: { type: "string", default: "1000000" },
         shape: { type: "string" },
+        model: { type: "string" },
         program: {
           type: "string",
           default:
@@ -106,6 +108,7 @@ for (const name of only) {
     throw new RangeError(`--only ${name}: nothing of that name; there are ${known.join(", ")}`);
   }
 }
+if (options.model && options.shape) throw new RangeError("--model FOLDER takes the place of --shape");
 const shapes = (options.shape ?? (isGpu ? "qwen3-0.6b,qwen3-8b" : "smollm2-135m,qwen3-0.6b")).split(",");
 const programs = options.program.split(",");
 const isWanted = (work: string): boolean =>
@@ -125,16 +128,17 @@ const python = (packages: string[], file: string, ...args: string[]): string[] |
   return interpreter === null ? null : [interpreter, here(file), ...args];
 };
 
-/** Programs that compute with a shape's weights, by name. */
-function commands(shape: string, path: string): Record<string, string[] | null> {
+/** Programs that compute with weights, by name. `shape`: whose they are, which some have to know. */
+function commands(path: string, shape?: string): Record<string, string[] | null> {
+  const ofShape = (file: string, ...args: string[]) => (shape ? tsx(file, path, threads, shape, ...args) : null);
   if (isGpu) {
     const anneal = tsx("anneal.ts", path, threads, device, cap);
     const fast = [...anneal, "--kernels", "fast"];
     return {
       anneal: isFast ? fast : anneal,
       "anneal fast": gpu?.fast && !isFast ? fast : null,
-      "llama.cpp vulkan": tsx("llamaCpp.ts", path, threads, shape, "vulkan"),
-      "llama.cpp cuda": tsx("llamaCpp.ts", path, threads, shape, "cuda"),
+      "llama.cpp vulkan": ofShape("llamaCpp.ts", "vulkan"),
+      "llama.cpp cuda": ofShape("llamaCpp.ts", "cuda"),
       torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cuda"),
     };
   }
@@ -145,8 +149,8 @@ function commands(shape: string, path: string): Record<string, string[] | null> 
     anneal: tsx("anneal.ts", path, threads, ...kernels),
     "anneal fast": hasMatrixUnit ? tsx("anneal.ts", path, threads, "--kernels", "fast") : null,
     "anneal int16": widens ? tsx("anneal.ts", path, threads, ...kernels, "--quantize", "int16") : null,
-    "llama.cpp": tsx("llamaCpp.ts", path, threads, shape),
-    onnxruntime: tsx("onnxRuntime.ts", path, threads, shape),
+    "llama.cpp": ofShape("llamaCpp.ts"),
+    onnxruntime: ofShape("onnxRuntime.ts"),
     torch: python(["torch", "transformers", "peft"], "torch_peer.py", path, threads, "cpu", options["torch-type"]),
     vllm: python(["vllm"], "vllm_peer.py", path, threads),
   };
@@ -240,19 +244,26 @@ const all: Measured[] = [];
 const add = (one: Measured | null): void => void (one && all.push(one));
 
 if (Object.keys(workloads).some(isWanted)) {
-  for (const shape of shapes) {
-    const path = randomFolder(folder, shape);
-    const sizes = shapeOf(shape);
+  const measured: { path: string; shape?: string }[] = options.model
+    ? options.model.split(",").map((path) => ({ path }))
+    : shapes.map((shape) => ({ path: randomFolder(folder, shape), shape }));
+  for (const { path, shape } of measured) {
+    const sizes = shape === undefined ? null : shapeOf(shape);
     const started: Program[] = [];
-    for (const [name, command] of Object.entries(commands(shape, path))) {
+    for (const [name, command] of Object.entries(commands(path, shape))) {
       const program = await start(name, command);
       if (program) started.push(program);
     }
     for (const [name, work] of Object.entries(workloads)) {
       if (!isWanted(name)) continue;
       add(
-        await measure(basename(path), described(work), tokensOf(work), started, work, (rate) =>
-          boundOf(sizes, work, rate),
+        await measure(
+          basename(path),
+          described(work),
+          tokensOf(work),
+          started,
+          work,
+          sizes && ((rate) => boundOf(sizes, work, rate)),
         ),
       );
     }

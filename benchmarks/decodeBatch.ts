@@ -14,6 +14,15 @@ export const spreadTokens = (count: number, vocab: number, salt: number): Int32A
     (_, i) => ((Math.imul(i + 1, 2654435761) + Math.imul(salt + 1, 40503)) >>> 0) % vocab,
   );
 
+/** Recurrent states that `sequences` of a DecodeBatch need, if the model has any. */
+export const statesFor = (sequences: number): number => 2 * sequences;
+
+/** The block table of own pages, which every group of layers takes in turn. */
+export function tableOf(pages: Int32Array, groups: number): Int32Array {
+  const each = pages.length;
+  return Int32Array.from({ length: groups * each }, (_, i) => pages[i % each]! * groups + Math.floor(i / each));
+}
+
 /** What every row of a step has in common here. */
 export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
 
@@ -31,13 +40,13 @@ export async function openContexts(
   const each = pagesFor(1, context, further);
   const blocks = Array.from({ length: sequences }, (_, s) => Int32Array.from({ length: each }, (_, i) => s * each + i));
   const whole = shared ? Math.floor(context / PAGE) : 0;
-  const groups = model.pageGroups.length;
   const tables = blocks.map((own, s) => {
     if (s > 0) own.set(blocks[0]!.subarray(0, whole));
-    return Int32Array.from({ length: groups * each }, (_, i) => own[i % each]! * groups + Math.floor(i / each));
+    return tableOf(own, model.pageGroups.length);
   });
   for (const [s, table] of tables.entries()) {
-    const position = s > 0 ? whole * PAGE : 0;
+    // A recurrent state has to be computed from the beginning.
+    const position = s > 0 && model.recurrentStates === 0 ? whole * PAGE : 0;
     if (position === context) continue;
     const tokens = spreadTokens(context, model.config.vocab, shared ? 0 : s).subarray(position);
     await model.step([{ ...plainRow, slot: -1, sample: false, tokens, position, blocks: table, recurrent: s }]);
@@ -48,6 +57,9 @@ export async function openContexts(
 /** Sequences over those contexts that sample by `params`; `step(i)` draws the token after position context + i. */
 export class DecodeBatch {
   private readonly slots: number[];
+  /** Recurrent states: behind the contexts, and those that steps change. */
+  private readonly begun: Int32Array;
+  private readonly own: Int32Array;
   private drawn = 0;
 
   constructor(
@@ -57,14 +69,18 @@ export class DecodeBatch {
     params: (sequence: number) => SlotParams,
   ) {
     this.slots = blocks.map((_, s) => model.openSlot(params(s)));
+    this.begun = Int32Array.from(blocks, (_, s) => s);
+    this.own = this.begun.map((s) => blocks.length + s);
   }
 
   step(index: number): Promise<StepOutput> {
     const outputIndex = this.drawn++;
+    const position = this.context + index;
+    if (index === 0 && this.model.recurrentStates > 0) this.model.copyRecurrentStates(this.begun, this.own);
     return this.model.step(
       this.slots.map((slot, s): StepSequence => {
         const tokens = outputIndex === 0 ? Int32Array.of(s) : null;
-        return { ...plainRow, slot, tokens, position: this.context + index, blocks: this.blocks[s]!, outputIndex };
+        return { ...plainRow, slot, tokens, position, blocks: this.blocks[s]!, recurrent: this.own[s]!, outputIndex };
       }),
     );
   }

@@ -6,9 +6,19 @@ import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runt
 import { accumulateGradient } from "../../src/training/forwardBackward.js";
 import { crossEntropyLoss } from "../../src/training/losses.js";
 import { passSizes } from "../../src/training/passLimits.js";
+import { modulesOf } from "../../src/weights/adapterModules.js";
 import { openWeightFiles } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
-import { DecodeBatch, openContexts, PAGE, pagesFor, plainRow, spreadTokens } from "../decodeBatch.js";
+import {
+  DecodeBatch,
+  openContexts,
+  PAGE,
+  pagesFor,
+  plainRow,
+  spreadTokens,
+  statesFor,
+  tableOf,
+} from "../decodeBatch.js";
 import { serve } from "./program.js";
 import { type DecodeWork, type LoraWork, type PrefillWork, type RlWork, type Work, workloadsOf } from "./workloads.js";
 
@@ -29,23 +39,33 @@ const quantization = QUANTIZATIONS.find((name) => name === options.quantize);
 if (quantization !== options.quantize)
   throw new RangeError(`--quantize ${options.quantize}: is none of ${QUANTIZATIONS}`);
 const { config, tensors } = await openWeightFiles(path!, quantization);
-const wanted = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY))).map((work) => {
+const works = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY)));
+const wanted = works.map((work) => {
   if (work.kind === "decode") return pagesFor(work.count, work.context, work.tokens);
   if (work.kind === "rl") return pagesFor(Math.min(ROLLOUTS, work.groups * work.count), work.context, work.tokens);
   return pagesFor(1, work.context, 0);
 });
-const { weights, page } = runtime.memory(config, "bfloat16");
-const room = Math.floor(((runtime.availableMemory() - weights) * CACHE_SHARE) / page);
+const { weights, page, recurrentState } = runtime.memory(config, "bfloat16");
+const cache = (runtime.availableMemory() - weights) * CACHE_SHARE;
+const states = Math.max(...works.map((work) => (work.kind === "decode" ? statesFor(work.count) : 1)));
+const recurrentStates = recurrentState && Math.min(states, Math.floor(cache / 2 / recurrentState));
+const room = Math.floor((cache - recurrentStates * recurrentState) / page);
 const model = await runtime.load({
   config,
   tensors,
   dtype: "bfloat16",
   kvPages: Math.min(Math.max(...wanted), room),
+  recurrentStates,
   ...(options.kernels && { kernelSet: options.kernels }),
 });
 
 function requirePages(pages: number): void {
   if (pages > model.pages) throw new Error(`takes ${pages} pages of KV cache; there is room for ${model.pages}`);
+}
+
+function requireStates(states: number): void {
+  if (recurrentState > 0 && states > model.recurrentStates)
+    throw new Error(`takes ${states} recurrent states; there is room for ${model.recurrentStates}`);
 }
 
 async function timed(body: () => Promise<unknown>): Promise<{ seconds: number }> {
@@ -63,6 +83,7 @@ async function decode(work: DecodeWork) {
   const of = JSON.stringify(work);
   if (kept?.of !== of) {
     requirePages(pagesFor(count, context, tokens));
+    requireStates(statesFor(count));
     kept?.batch.close();
     const blocks = await openContexts(model, count, context, tokens, shared);
     kept = { of, batch: new DecodeBatch(model, blocks, context, () => plainSlot({ temperature: 0 })) };
@@ -79,10 +100,11 @@ async function prefill({ context }: PrefillWork) {
   // Its pages are those of the contexts.
   kept?.batch.close();
   kept = undefined;
-  const blocks = Int32Array.from({ length: pagesFor(1, context, 0) }, (_, i) => i);
+  const pages = Int32Array.from({ length: pagesFor(1, context, 0) }, (_, i) => i);
+  const blocks = tableOf(pages, model.pageGroups.length);
   const tokens = spreadTokens(context, config.vocab, 0);
   const slot = model.openSlot(plainSlot({ temperature: 0 }));
-  const taken = await timed(() => model.step([{ ...plainRow, slot, tokens, position: 0, blocks }]));
+  const taken = await timed(() => model.step([{ ...plainRow, slot, tokens, position: 0, blocks, recurrent: 0 }]));
   model.closeSlot(slot);
   return taken;
 }
@@ -90,8 +112,7 @@ async function prefill({ context }: PrefillWork) {
 let trainer: Trainer | undefined;
 
 async function trainerOf(rank: number): Promise<Trainer> {
-  const targets = ["q_proj", "k_proj", "v_proj", "o_proj"];
-  if (config.layers.every(({ experts }) => !experts)) targets.push("gate_proj", "up_proj", "down_proj");
+  const targets = modulesOf(config);
   trainer ??= await model.trainAdapter({ rank, alpha: 2 * rank, rslora: false, targets }, { seed: 1n });
   return trainer;
 }
@@ -198,16 +219,21 @@ async function rollouts(
   return drawn.map((row) => ({ tokens: row, trained }));
 }
 
-await serve({ version: model.kernelSet, kinds: ["decode", "prefill", "lora", "rl"] }, async (work: Work) => {
-  switch (work.kind) {
-    case "decode":
-      return decode(work);
-    case "lora":
-      return lora(work);
-    case "rl":
-      return rl(work);
-    default:
-      return prefill(work);
-  }
-});
+// Rollouts share pages of their prompt, as models of one group of layers can without states.
+const shares = recurrentState === 0 && model.pageGroups.length === 1;
+await serve(
+  { version: model.kernelSet, kinds: ["decode", "prefill", "lora", ...(shares ? ["rl"] : [])] },
+  async (work: Work) => {
+    switch (work.kind) {
+      case "decode":
+        return decode(work);
+      case "lora":
+        return lora(work);
+      case "rl":
+        return rl(work);
+      default:
+        return prefill(work);
+    }
+  },
+);
 process.exit(0);

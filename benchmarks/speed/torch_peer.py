@@ -1,4 +1,5 @@
 """PyTorch, transformers and peft as a program that is measured: torch_peer.py FOLDER THREADS [DEVICE [TYPE]]."""
+import copy
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import peft
 import torch
 import transformers
 from transformers import AutoModelForCausalLM
+from transformers.cache_utils import DynamicLayer
 
 folder, threads = sys.argv[1], int(sys.argv[2])
 device = sys.argv[3] if len(sys.argv) > 3 else "cpu"
@@ -47,9 +49,13 @@ def decode(work):
             out = model(prompts, use_cache=True, logits_to_keep=1)
             kept = work, out.past_key_values, out.logits[:, -1:].argmax(-1)
         _, cache, ids = kept
-        further = cache.get_seq_length() - context
-        if further > 0:
-            cache.crop(-further)
+        # Recurrent states and sliding windows cannot be cropped.
+        if all(type(layer) is DynamicLayer for layer in cache.layers):
+            further = cache.get_seq_length() - context
+            if further > 0:
+                cache.crop(-further)
+        else:
+            cache = copy.deepcopy(cache)
         start = now()
         for _ in range(tokens):
             out = model(ids, past_key_values=cache, use_cache=True)
@@ -75,6 +81,9 @@ def adapted(work):
         targets = ["q_proj", "k_proj", "v_proj", "o_proj"]
         if not hasattr(model.config, "num_experts_per_tok"):
             targets += ["gate_proj", "up_proj", "down_proj"]
+        found = {name.split(".")[-1] for name, _ in model.named_modules()}
+        if not found.issuperset(targets):
+            targets = "all-linear"
         config = peft.LoraConfig(r=work["rank"], lora_alpha=2 * work["rank"], target_modules=targets)
         wrapped = peft.get_peft_model(model, config).train()
         parameters = [p for p in wrapped.parameters() if p.requires_grad]
