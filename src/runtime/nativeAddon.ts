@@ -12,24 +12,11 @@ import {
 } from "../errors.js";
 import { packageVersion } from "../packageFiles.js";
 import { loadCore } from "./coreFile.js";
-import type {
-  AdapterSpec,
-  DeviceRate,
-  ElementType,
-  GpuDevice,
-  LoadOptions,
-  ModelSpec,
-  NamedTensors,
-  PassResult,
-  QuantizedFormat,
-  QuantizedFormatName,
-  SlotParams,
-  StepOutput,
-  StepSequence,
-  TrainRow,
-} from "./device.js";
+import type { DeviceRate, GpuDevice, LoadOptions, SlotParams, StepOutput, StepSequence } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarVocabulary } from "./grammar.js";
+import type { ElementType, ModelSpec, QuantizedFormat, QuantizedFormatName } from "./modelSpec.js";
 import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./policyLoss.js";
+import type { AdapterSpec, NamedTensors, PassResult, TrainRow } from "./trainer.js";
 
 /** Aborts the calls it was given to, and tells how far they have come (0..1). */
 export interface NativeCancellation {

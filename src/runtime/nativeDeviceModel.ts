@@ -4,19 +4,11 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { elementCount } from "../elementCount.js";
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
-import type {
-  AdapterSpec,
-  DeviceModel,
-  ElementType,
-  ModelSpec,
-  NamedTensors,
-  SlotParams,
-  StepOutput,
-  StepSequence,
-  Trainer,
-} from "./device.js";
+import type { DeviceModel, SlotParams, StepOutput, StepSequence } from "./device.js";
+import type { ElementType, ModelSpec } from "./modelSpec.js";
 import { type NativeModel, type NativeTrainer, nativeAddon, tensorList } from "./nativeAddon.js";
 import { NativeDeviceTrainer } from "./nativeDeviceTrainer.js";
+import type { AdapterSpec, NamedTensors, Trainer } from "./trainer.js";
 
 /** Of each number that is trained: master, gradient, gradient of the open pass and two moments, float32. */
 const MASTER_BYTES = 20;

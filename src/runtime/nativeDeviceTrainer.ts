@@ -2,8 +2,8 @@
 
 import { once } from "../semaphore.js";
 import { cancellable } from "./cancellation.js";
-import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./device.js";
 import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
+import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./trainer.js";
 
 export class NativeDeviceTrainer implements Trainer {
   readonly #native: NativeTrainer;

@@ -4,22 +4,13 @@ import { clearInterval, setInterval } from "node:timers";
 import { InsufficientMemoryError } from "../errors.js";
 import type { Precision } from "../types/devices.js";
 import { cancellable } from "./cancellation.js";
-import type {
-  AdapterSpec,
-  DeviceModel,
-  DeviceRate,
-  ElementType,
-  GpuDevice,
-  LoadOptions,
-  ModelSpec,
-  QuantizedFormat,
-  QuantizedFormatName,
-  Runtime,
-} from "./device.js";
+import type { DeviceModel, DeviceRate, GpuDevice, LoadOptions, Runtime } from "./device.js";
 import type { CompiledGrammar, GrammarBudgets, GrammarRequest, GrammarVocabulary, VocabularyParts } from "./grammar.js";
+import type { ElementType, ModelSpec, QuantizedFormat, QuantizedFormatName } from "./modelSpec.js";
 import { nativeAddon } from "./nativeAddon.js";
 import { NativeDeviceModel, weightTrainingBytes } from "./nativeDeviceModel.js";
 import type { PolicyLossBatch, PolicyLossMetrics, PolicyLossSettings } from "./policyLoss.js";
+import type { AdapterSpec } from "./trainer.js";
 
 const PROGRESS_INTERVAL_MS = 50;
 

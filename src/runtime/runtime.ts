@@ -1,8 +1,10 @@
 // The room of computing as others see it.
 
 export type * from "./device.js";
-export { PUT_OFF, WIDE_FORMAT } from "./device.js";
+export { PUT_OFF } from "./device.js";
 export type * from "./grammar.js";
+export type * from "./modelSpec.js";
+export { WIDE_FORMAT } from "./modelSpec.js";
 export {
   adapterTensors,
   compileGrammar,
@@ -19,3 +21,4 @@ export {
 } from "./nativeRuntime.js";
 export { OnnxDecoder } from "./onnx/onnxDecoder.js";
 export type * from "./policyLoss.js";
+export type * from "./trainer.js";

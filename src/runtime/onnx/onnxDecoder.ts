@@ -2,8 +2,10 @@
 // native core samples from them.
 
 import { ClosedError, ConflictError, ModelFileError } from "../../errors.js";
-import type { DeviceModel, ModelSpec, RowLogprobs, SlotParams, StepOutput, StepSequence, Trainer } from "../device.js";
+import type { DeviceModel, RowLogprobs, SlotParams, StepOutput, StepSequence } from "../device.js";
+import type { ModelSpec } from "../modelSpec.js";
 import { type NativeModel, nativeAddon } from "../nativeAddon.js";
+import type { Trainer } from "../trainer.js";
 import { type DecoderLayout, decoderLayout, LayoutError } from "./decoderLayout.js";
 import type { DecoderRow } from "./decoderSteps.js";
 import type { DecoderTasks } from "./decoderTasks.js";

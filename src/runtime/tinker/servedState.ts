@@ -3,7 +3,7 @@
 
 import { randomUUID } from "node:crypto";
 import { remoteUnexpected } from "../../remoteReplies.js";
-import type { AdapterSpec, KeptState } from "../device.js";
+import type { AdapterSpec, KeptState } from "../trainer.js";
 import { CLEAN_UP_PATIENCE_MS, isStateLost, type TinkerServer } from "./tinkerServer.js";
 
 /** What becomes an adapter on a server. */

@@ -6,16 +6,9 @@ import { join } from "node:path";
 import { PLAIN_MODULES } from "../../adapterModules.js";
 import { BadRequestError, ClosedError } from "../../errors.js";
 import { remoteUnexpected } from "../../remoteReplies.js";
-import type {
-  AdapterSpec,
-  CompletingDevice,
-  CompletionSettings,
-  KeptState,
-  ModelSpec,
-  NamedTensors,
-  StepOutput,
-  Trainer,
-} from "../device.js";
+import type { CompletingDevice, CompletionSettings, StepOutput } from "../device.js";
+import type { ModelSpec } from "../modelSpec.js";
+import type { AdapterSpec, KeptState, NamedTensors, Trainer } from "../trainer.js";
 import { ArchiveError, unpackAdapter } from "./adapterArchive.js";
 import { modulesOf, ServedState } from "./servedState.js";
 import { decodeSample } from "./tinkerMessages.js";

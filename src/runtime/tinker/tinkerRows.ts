@@ -1,7 +1,7 @@
 // Training rows as servers of Tinker's interface take them, and losses of which only the derivatives are known.
 
 import { BadRequestError } from "../../errors.js";
-import type { TrainRow } from "../device.js";
+import type { TrainRow } from "../trainer.js";
 import { type LossInput, MAX_REQUEST_ROWS } from "./tinkerMessages.js";
 import type { Dialect } from "./tinkerServer.js";
 

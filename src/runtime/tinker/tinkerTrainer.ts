@@ -3,7 +3,7 @@
 
 import { BadRequestError, ClosedError } from "../../errors.js";
 import { remoteUnexpected } from "../../remoteReplies.js";
-import type { AdapterSpec, KeptState, NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "../device.js";
+import type { AdapterSpec, KeptState, NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "../trainer.js";
 import { type AdapterOrigin, closeAdapter, newName, openAdapter, type ServedState } from "./servedState.js";
 import { decodePass, encodePass } from "./tinkerMessages.js";
 import { inRequests, readLogprobs, type SlopedRow, toScore, toTrain, unsupported, wholeRows } from "./tinkerRows.js";
