@@ -1,16 +1,9 @@
-import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { generationRequest } from "../../test/fixtures/generationRequest.js";
 import { PagedDevice } from "../../test/fixtures/pagedDevice.js";
-import { loadTokenizer, type Tokenizer } from "../text/index.js";
+import { openLoop, tokenizer } from "../../test/fixtures/pagedLoop.js";
 import { beamSearch } from "./beamSearch.js";
-import { InferenceLoop } from "./inferenceLoop.js";
 import type { SamplingSettings, TokensEvent } from "./request.js";
-
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
-});
 
 const VOCAB = 40;
 const PROMPT = Array.from({ length: 70 }, (_, i) => (i * 7) % VOCAB);
@@ -28,14 +21,7 @@ function begin(
   { width, lengthPenalty = 1, pages = 64, tokenBudget = 256, flat = false, ...over }: Options,
   signal?: AbortSignal,
 ) {
-  const device = PagedDevice.model({ vocab: VOCAB, pages, flat });
-  const loop = new InferenceLoop(device, tokenizer, {
-    maxSequences: 64,
-    tokenBudget,
-    maxQueue: 10,
-    scheduler: "fcfs",
-    contextLength: 2048,
-  });
+  const { model: device, loop } = openLoop({ vocab: VOCAB, pages, flat }, { tokenBudget, maxQueue: 10 });
   const request = generationRequest({
     promptTokens: PROMPT,
     n: width,

@@ -1,66 +1,16 @@
-import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, test } from "vitest";
-import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
-import { guess, next } from "../../test/fixtures/guessedTokens.js";
-import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
+import { describe, expect, test } from "vitest";
+import type { RequestOver } from "../../test/fixtures/generationRequest.js";
+import { idsOf, openLoop, prompt, read, request, tokenizer } from "../../test/fixtures/pagedLoop.js";
 import { RateLimitError } from "../errors.js";
-import { loadTokenizer, type Tokenizer } from "../text/index.js";
-import { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
-import type { Finish, Generation, GenerationRequest, PromptTokenLogprobs, TokensEvent } from "./request.js";
+import type { Tokenizer } from "../text/index.js";
+import { InferenceLoop } from "./inferenceLoop.js";
+import type { Generation } from "./request.js";
 
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
-});
-
-const request = ({ params, ...over }: RequestOver = {}): GenerationRequest =>
-  generationRequest({ promptTokens: prompt(10), ...over, params: { seed: 1n, ...params } });
-
-const prompt = (length: number, seed = 1) => Array.from({ length }, (_, i) => (i * 31 + seed * 17) % 900);
-
-const open = (device: PagedDeviceOptions = {}, options: Partial<InferenceLoopOptions> = {}) => {
-  const model = PagedDevice.model(device);
-  const loop = new InferenceLoop(model, tokenizer, {
-    maxSequences: 64,
-    tokenBudget: 256,
-    maxQueue: 1000,
-    scheduler: "fcfs",
-    contextLength: 2048,
-    ...options,
-  });
-  return { model, loop };
-};
-
-interface Read {
-  cached: number;
-  promptLogprobs: (PromptTokenLogprobs | null)[] | null;
-  choices: { ids: number[]; text: string; finish: Finish | null; events: number }[];
-}
-
-async function read(generation: Generation): Promise<Read> {
-  const result: Read = { cached: -1, promptLogprobs: null, choices: [] };
-  for await (const event of generation) {
-    if (event.type === "prompt") {
-      result.cached = event.cachedTokens;
-      result.promptLogprobs = event.promptLogprobs;
-      continue;
-    }
-    result.choices[event.index] ??= { ids: [], text: "", finish: null, events: 0 };
-    const choice = result.choices[event.index]!;
-    expect(choice.finish).toBeNull();
-    choice.ids.push(...event.tokenIds);
-    choice.text += event.text;
-    choice.finish = event.finish;
-    choice.events++;
-  }
-  return result;
-}
-
-const ids = async (generation: Generation) => (await read(generation)).choices.map((choice) => choice.ids);
+const ids = async (generation: Generation) => idsOf(await read(generation));
 
 describe("a request", () => {
   test("draws until its limit, and ends with length", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     const result = await read(loop.submit(request({ params: { maxTokens: 7 } })));
     expect(result.choices[0]).toMatchObject({ finish: { reason: "length", stopReason: null }, events: 1 });
     expect(result.choices[0]!.ids).toHaveLength(7);
@@ -70,7 +20,7 @@ describe("a request", () => {
   });
 
   test("streams the same tokens and text as it answers at once", async () => {
-    const { loop } = open();
+    const { loop } = openLoop();
     const whole = await read(loop.submit(request()));
     const streamed = await read(loop.submit(request({ streaming: true })));
     expect(streamed.choices[0]!.ids).toEqual(whole.choices[0]!.ids);
@@ -80,13 +30,13 @@ describe("a request", () => {
   });
 
   test("without a seed differs from one time to the next", async () => {
-    const { loop } = open();
+    const { loop } = openLoop();
     const draw = () => ids(loop.submit(request({ params: { seed: null } })));
     expect(await draw()).not.toEqual(await draw());
   });
 
   test("ends where no token is permitted, with nothing appended", async () => {
-    const { loop, model } = open({ next: (_, outputs) => (outputs === 3 ? -1 : 5) });
+    const { loop, model } = openLoop({ next: (_, outputs) => (outputs === 3 ? -1 : 5) });
     const result = await read(loop.submit(request()));
     expect(result.choices[0]).toMatchObject({ ids: [5, 5, 5], finish: { reason: "stop", stopReason: null } });
     await loop.close();
@@ -97,8 +47,8 @@ describe("a request", () => {
 describe("steps", () => {
   test("a long prompt is spread over steps of the token budget, to the same effect", async () => {
     const long = prompt(500);
-    const small = open({}, { tokenBudget: 48 });
-    const large = open({}, { tokenBudget: 1000 });
+    const small = openLoop({}, { tokenBudget: 48 });
+    const large = openLoop({}, { tokenBudget: 1000 });
     const expected = await ids(large.loop.submit(request({ promptTokens: long })));
     expect(await ids(small.loop.submit(request({ promptTokens: long })))).toEqual(expected);
     expect(small.model.seen.largestStep).toBeLessThanOrEqual(48);
@@ -106,7 +56,7 @@ describe("steps", () => {
   });
 
   test("running choices keep drawing while a long prompt is read", async () => {
-    const { loop } = open({}, { tokenBudget: 32 });
+    const { loop } = openLoop({}, { tokenBudget: 32 });
     const first = loop.submit(request({ streaming: true, params: { maxTokens: 60 } }));
     const order: string[] = [];
     const reading = (async () => {
@@ -121,8 +71,8 @@ describe("steps", () => {
   });
 
   test("the same request gives the same tokens alone and among 63 others", async () => {
-    const alone = await ids(open().loop.submit(request({ params: { maxTokens: 50 } })));
-    const { loop, model } = open({ pages: 200 });
+    const alone = await ids(openLoop().loop.submit(request({ params: { maxTokens: 50 } })));
+    const { loop, model } = openLoop({ pages: 200 });
     const others = Array.from({ length: 63 }, (_, i) =>
       ids(loop.submit(request({ promptTokens: prompt(5 + i * 3, i + 2), params: { seed: BigInt(i), maxTokens: 40 } }))),
     );
@@ -132,7 +82,7 @@ describe("steps", () => {
   });
 
   test("no more sequences than allowed run at once, and all get their turn in order", async () => {
-    const { loop, model } = open({}, { maxSequences: 4 });
+    const { loop, model } = openLoop({}, { maxSequences: 4 });
     const order: number[] = [];
     await Promise.all(
       Array.from({ length: 20 }, async (_, i) => {
@@ -145,7 +95,7 @@ describe("steps", () => {
   });
 
   test("with the priority scheduler the lower value runs earlier", async () => {
-    const { loop } = open({}, { maxSequences: 1, scheduler: "priority" });
+    const { loop } = openLoop({}, { maxSequences: 1, scheduler: "priority" });
     const order: string[] = [];
     const run = async (name: string, priority: number) => {
       await ids(loop.submit(request({ priority, params: { maxTokens: 3 } })));
@@ -156,7 +106,7 @@ describe("steps", () => {
   });
 
   test("a step that fails ends its requests with the error; the next request is served", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     model.failAt = 3;
     await expect(read(loop.submit(request()))).rejects.toThrow("the device broke");
     expect((await read(loop.submit(request()))).choices[0]!.ids).toHaveLength(20);
@@ -165,7 +115,7 @@ describe("steps", () => {
   });
 
   test("an output that cannot be read ends its request; a slot stays open as long as a step in flight names it", async () => {
-    const { model } = open();
+    const { model } = openLoop();
     let isBroken = true;
     const breaking = {
       stream: (...args: Parameters<Tokenizer["stream"]>) => {
@@ -207,7 +157,7 @@ describe("steps", () => {
 describe("pages", () => {
   test("when they run out, the last to come is computed again, and no text changes", async () => {
     const run = async (pages: number) => {
-      const { loop, model } = open({ pages });
+      const { loop, model } = openLoop({ pages });
       const all = await Promise.all(
         Array.from({ length: 6 }, (_, i) =>
           ids(loop.submit(request({ promptTokens: prompt(40, i + 1), params: { maxTokens: 150, seed: BigInt(i) } }))),
@@ -224,7 +174,7 @@ describe("pages", () => {
   });
 
   test("a prompt seen before is read from the cache in parts of sixteen, its last token computed again", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     const first = await read(loop.submit(request({ promptTokens: prompt(200) })));
     const before = model.seen.tokens;
     const second = await read(loop.submit(request({ promptTokens: prompt(200) })));
@@ -238,7 +188,7 @@ describe("pages", () => {
   });
 
   test("what a request wrote is cached as well: a following turn reads it", async () => {
-    const { loop } = open();
+    const { loop } = openLoop();
     const turn = await read(loop.submit(request({ promptTokens: prompt(60), params: { maxTokens: 100 } })));
     const next = [...prompt(60), ...turn.choices[0]!.ids, 1, 2, 3];
     expect((await read(loop.submit(request({ promptTokens: next })))).cached).toBe(144);
@@ -249,8 +199,8 @@ describe("pages", () => {
     const short = [...prompt(20), ...prompt(5, 7)];
     const askOf = (loop: InferenceLoop) => (promptTokens: number[]) =>
       read(loop.submit(request({ promptTokens, params: { maxTokens: 30 } })));
-    const alone = await Promise.all([one, other, short].map((promptTokens) => askOf(open().loop)(promptTokens)));
-    const { loop } = open();
+    const alone = await Promise.all([one, other, short].map((promptTokens) => askOf(openLoop().loop)(promptTokens)));
+    const { loop } = openLoop();
     const ask = askOf(loop);
     const answers = [await ask(one), await ask(other), await ask(short), await ask(one), await ask(other)];
     expect(answers.map((answer) => answer.choices)).toEqual([0, 1, 2, 0, 1].map((i) => alone[i]!.choices));
@@ -259,7 +209,7 @@ describe("pages", () => {
   });
 
   test("pages are not shared between adapter versions or salts", async () => {
-    const { loop } = open();
+    const { loop } = openLoop();
     const cached = async (over: RequestOver) =>
       (await read(loop.submit(request({ promptTokens: prompt(200), ...over })))).cached;
     expect(await cached({})).toBe(0);
@@ -274,7 +224,7 @@ describe("pages", () => {
   });
 
   test("requests of one prompt that come together compute it once", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     const all = await Promise.all(
       Array.from({ length: 8 }, (_, i) =>
         read(loop.submit(request({ promptTokens: prompt(200), params: { seed: BigInt(i), maxTokens: 1 } }))),
@@ -287,10 +237,12 @@ describe("pages", () => {
   test("n choices share the prompt and differ after it, each as if it were alone", async () => {
     const params = { maxTokens: 90 };
     for (const length of [1, 63, 64, 65, 128, 200]) {
-      const { loop, model } = open();
+      const { loop, model } = openLoop();
       const many = await ids(loop.submit(request({ promptTokens: prompt(length), n: 5, params })));
       expect(new Set(many.map(String)).size).toBe(5);
-      expect(many[0]).toEqual((await ids(open().loop.submit(request({ promptTokens: prompt(length), params }))))[0]);
+      expect(many[0]).toEqual(
+        (await ids(openLoop().loop.submit(request({ promptTokens: prompt(length), params }))))[0],
+      );
       // Every further choice computes one prompt token again, then its own.
       expect(model.seen.tokens).toBe(length + 4 + 5 * 89);
       expect(loop.stats().cacheUsage).toBe(0);
@@ -299,15 +251,15 @@ describe("pages", () => {
 
   test("more choices than may run at once, and too few pages, change nothing", async () => {
     const over = { promptTokens: prompt(100), n: 12, params: { maxTokens: 100 } };
-    const plenty = await ids(open({ pages: 200 }).loop.submit(request(over)));
-    expect(await ids(open({ pages: 200 }, { maxSequences: 3 }).loop.submit(request(over)))).toEqual(plenty);
-    expect(await ids(open({ pages: 7 }).loop.submit(request(over)))).toEqual(plenty);
+    const plenty = await ids(openLoop({ pages: 200 }).loop.submit(request(over)));
+    expect(await ids(openLoop({ pages: 200 }, { maxSequences: 3 }).loop.submit(request(over)))).toEqual(plenty);
+    expect(await ids(openLoop({ pages: 7 }).loop.submit(request(over)))).toEqual(plenty);
   });
 
   test("a choice that gave its place away again keeps nobody waiting for what it would have computed", async () => {
     const same = { promptTokens: prompt(200), params: { maxTokens: 2 } };
-    const alone = await ids(open().loop.submit(request(same)));
-    const { loop } = open({ pages: 4 }, { maxSequences: 1 });
+    const alone = await ids(openLoop().loop.submit(request(same)));
+    const { loop } = openLoop({ pages: 4 }, { maxSequences: 1 });
     const choices = ids(loop.submit(request({ ...same, n: 2 })));
     // Takes the pages that the prompt's were in, so that the second choice begins to compute it again, and gives way to the last request.
     const between = ids(loop.submit(request({ promptTokens: prompt(250, 2), params: { maxTokens: 2 } })));
@@ -319,9 +271,9 @@ describe("pages", () => {
   test.each([4, 6, 8])(
     "a choice and a request that do not fit together come one after the other (%d)",
     async (outputs) => {
-      const { loop } = open({ pages: 3 }, { maxSequences: 2, tokenBudget: 48 });
+      const { loop } = openLoop({ pages: 3 }, { maxSequences: 2, tokenBudget: 48 });
       const over = { promptTokens: prompt(103), useCache: false, params: { maxTokens: 3 } };
-      const alone = await ids(open().loop.submit(request(over)));
+      const alone = await ids(openLoop().loop.submit(request(over)));
       const choices = ids(loop.submit(request({ ...over, n: 2 })));
       // Until this one ends, the second choice does not run beside the first.
       const short = ids(loop.submit(request({ promptTokens: prompt(10, 2), params: { maxTokens: outputs } })));
@@ -335,7 +287,7 @@ describe("pages", () => {
   );
 
   test("old pages are evicted for new ones", async () => {
-    const { loop } = open({ pages: 8 });
+    const { loop } = openLoop({ pages: 8 });
     for (let i = 0; i < 10; i++)
       await read(loop.submit(request({ promptTokens: prompt(300, i), params: { maxTokens: 2 } })));
     expect((await read(loop.submit(request({ promptTokens: prompt(300, 9) })))).cached).toBe(288);
@@ -345,7 +297,7 @@ describe("pages", () => {
 
 describe("ending early", () => {
   test("500 requests cancelled midway leave nothing behind, and the next one is answered at once", async () => {
-    const { loop, model } = open({ pages: 200 });
+    const { loop, model } = openLoop({ pages: 200 });
     const aborts = Array.from({ length: 500 }, () => new AbortController());
     const reading = aborts.map((abort) =>
       read(loop.submit(request({ params: { maxTokens: 1000 } }), abort.signal)).then(
@@ -364,7 +316,7 @@ describe("ending early", () => {
   });
 
   test("leaving the iteration aborts", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     for await (const event of loop.submit(request({ streaming: true, params: { maxTokens: 1000 } }))) {
       if (event.type === "tokens") break;
     }
@@ -374,7 +326,7 @@ describe("ending early", () => {
   });
 
   test("a full queue refuses", async () => {
-    const { loop } = open({}, { maxSequences: 1, maxQueue: 3 });
+    const { loop } = openLoop({}, { maxSequences: 1, maxQueue: 3 });
     const accepted = Array.from({ length: 3 }, () => read(loop.submit(request())));
     expect(() => loop.submit(request())).toThrow(RateLimitError);
     await Promise.all(accepted);
@@ -382,7 +334,7 @@ describe("ending early", () => {
   });
 
   test("close ends what is under way and refuses what comes after", async () => {
-    const { loop, model } = open();
+    const { loop, model } = openLoop();
     const reading = read(loop.submit(request({ params: { maxTokens: 1000 } })));
     const outcome = expect(reading).rejects.toMatchObject({ code: "closed" });
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -393,7 +345,7 @@ describe("ending early", () => {
   });
 
   test("a choice that stops costs one discarded row", async () => {
-    const { loop } = open({ next: (_, outputs) => (outputs === 4 ? 7 : 5) });
+    const { loop } = openLoop({ next: (_, outputs) => (outputs === 4 ? 7 : 5) });
     const result = await read(loop.submit(request({ params: { stopTokenIds: [7] } })));
     expect(result.choices[0]!.ids).toEqual([5, 5, 5, 5, 7]);
     await read(loop.submit(request({ params: { maxTokens: 1 } })));
@@ -405,8 +357,8 @@ describe("prompt logprobs", () => {
   test("one entry per prompt token after the first, whatever the steps were", async () => {
     const promptTokens = prompt(300);
     const over = { promptTokens, useCache: false, params: { promptLogprobs: 2, maxTokens: 3 } };
-    const whole = await read(open({}, { tokenBudget: 1000 }).loop.submit(request(over)));
-    const pieces = await read(open({}, { tokenBudget: 37 }).loop.submit(request(over)));
+    const whole = await read(openLoop({}, { tokenBudget: 1000 }).loop.submit(request(over)));
+    const pieces = await read(openLoop({}, { tokenBudget: 37 }).loop.submit(request(over)));
     expect(whole.promptLogprobs).toHaveLength(300);
     expect(whole.promptLogprobs![0]).toBeNull();
     expect(whole.promptLogprobs!.slice(1).every((entry) => entry!.top.ids.length === 2 && entry!.rank > 0)).toBe(true);
@@ -417,7 +369,7 @@ describe("prompt logprobs", () => {
 describe("pace", () => {
   test("while others draw, pieces of a long prompt are as large as a tenth of a second allows", async () => {
     const sizes: number[] = [];
-    const { loop, model } = open({ pages: 200 }, { tokenBudget: 512 });
+    const { loop, model } = openLoop({ pages: 200 }, { tokenBudget: 512 });
     const step = model.step.bind(model);
     model.step = async (rows) => {
       const size = rows.reduce((sum, row) => sum + (row.tokens?.length ?? 1), 0);
@@ -434,244 +386,11 @@ describe("pace", () => {
   });
 
   test("thousands of choices of a long prompt share it", async () => {
-    const { loop } = open({ pages: 400 });
+    const { loop } = openLoop({ pages: 400 });
     const before = process.memoryUsage().arrayBuffers;
     const all = read(loop.submit(request({ promptTokens: prompt(1900), n: 2000, params: { maxTokens: 1 } })));
     // One copy each would be 15 MB.
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(5e6);
     expect((await all).choices).toHaveLength(2000);
-  });
-});
-
-describe("forced tokens", () => {
-  /** After a token divisible by 3, as many tokens are forced as its hundreds digit (or eight times that) says. */
-  const force = (context: number[]): number | null => {
-    let back = 0;
-    while (back < context.length && context[context.length - 1 - back]! > 900) back++;
-    const drawn = context[context.length - 1 - back];
-    if (drawn === undefined || drawn % 3 !== 0) return null;
-    const run = Math.floor(drawn / 100) * (drawn % 2 === 0 ? 8 : 1);
-    return back < run ? 901 + ((drawn + back) % 100) : null;
-  };
-  // Draws below 900, so that forced tokens are told apart from drawn ones; -1 in the device's own hash is none.
-  const next = (context: number[], outputs: number, params: { seed: bigint; choice: number }): number => {
-    let h = Number(params.seed) + outputs * 7;
-    for (const token of context) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
-    return ((h ^ (h >>> 13)) >>> 0) % 900;
-  };
-  const grammar = { matcher: () => ({}) } as unknown as NonNullable<GenerationRequest["grammar"]>;
-  const device = { force, next, vocab: 1100 };
-  const over = (i: number, logprobs: number | null): RequestOver => ({
-    grammar,
-    n: 1 + (i % 3),
-    promptTokens: prompt(20 + i * 23, i),
-    streaming: i % 2 === 0,
-    params: { seed: BigInt(i), logprobs, maxTokens: 90 + i * 11, stop: i === 3 ? ["a"] : [], stopTokenIds: [955] },
-  });
-  const all = async (logprobs: number | null, pages: number, putsOff?: (draw: number) => boolean) => {
-    const { loop, model } = open({ ...device, pages, putsOff }, { contextLength: 400 });
-    const results = await Promise.all(
-      Array.from({ length: 8 }, (_, i) => read(loop.submit(request(over(i, logprobs))))),
-    );
-    const stats = loop.stats();
-    await loop.close();
-    expect(model.openSlots).toBe(0);
-    return {
-      stats,
-      seen: model.seen,
-      outputs: results.map(({ choices }) => choices.map(({ ids, text, finish }) => ({ ids, text, finish }))),
-    };
-  };
-
-  test("are taken without steps of their own, to the same effect", async () => {
-    const each = await all(0, 400);
-    const together = await all(null, 400);
-    expect(together.outputs).toEqual(each.outputs);
-    expect(together.seen.steps).toBeLessThan(each.seen.steps * 0.6);
-    expect(together.stats.generatedTokens).toBeGreaterThanOrEqual(
-      each.outputs.flat().reduce((sum, { ids }) => sum + ids.length, 0),
-    );
-  });
-
-  test("do not depend on room in pages", async () => {
-    const { outputs } = await all(0, 400);
-    let preemptions = 0;
-    for (let pages = 7; pages < 28; pages += 2) {
-      const scarce = await all(null, pages);
-      preemptions += scarce.stats.preemptions;
-      expect(scarce.outputs).toEqual(outputs);
-    }
-    expect(preemptions).toBeGreaterThan(5);
-  });
-
-  test("are the same where draws are put off, again and again", async () => {
-    const { outputs } = await all(0, 400);
-    for (const [logprobs, pages] of [
-      [0, 400],
-      [null, 400],
-      [null, 9],
-      [null, 15],
-    ] as const) {
-      const late = await all(logprobs, pages, (draw) => (draw * 7919) % 11 < 5);
-      expect(late.outputs).toEqual(outputs);
-    }
-  });
-
-  test("end at the limit", async () => {
-    const { loop } = open({ force: () => 902, vocab: 1100 });
-    const result = await read(loop.submit(request({ grammar, params: { maxTokens: 45 } })));
-    expect(result.choices[0]).toMatchObject({ ids: new Array(45).fill(902), finish: { reason: "length" } });
-    // The second takes what is left; one more had been handed over by then.
-    expect(loop.stats().steps).toBe(3);
-  });
-});
-
-describe("guessed tokens", () => {
-  const over = (i: number, logprobs: number | null): RequestOver => ({
-    n: 1 + (i % 2),
-    promptTokens: prompt(20 + i * 23, i),
-    streaming: i % 2 === 0,
-    params: { seed: BigInt(i), logprobs, maxTokens: 130 + i * 11, stop: i === 3 ? ["a"] : [], stopTokenIds: [57] },
-  });
-  interface Setting {
-    promptLookup: boolean;
-    logprobs?: number | null;
-    pages?: number;
-    pageGroups?: readonly number[];
-    requests?: number;
-  }
-  const all = async ({ promptLookup, logprobs = null, pages = 400, pageGroups, requests = 3 }: Setting) => {
-    const { loop, model } = open({ next, guess, pages, pageGroups }, { contextLength: 400, promptLookup });
-    const results = await Promise.all(
-      Array.from({ length: requests }, async (_, i) => {
-        const events: TokensEvent[] = [];
-        for await (const event of loop.submit(request(over(i, logprobs)))) {
-          if (event.type === "tokens") events.push(event);
-        }
-        return [0, 1].map((index) => {
-          const own = events.filter((event) => event.index === index);
-          return {
-            text: own.map(({ text }) => text).join(""),
-            ids: own.flatMap(({ tokenIds }) => tokenIds),
-            logprobs: own.flatMap((event) => event.logprobs ?? []),
-            top: own.flatMap(({ top }) => top ?? []),
-            finish: own.at(-1)?.finish,
-          };
-        });
-      }),
-    );
-    const stats = loop.stats();
-    await loop.close();
-    expect(model.openSlots).toBe(0);
-    return { stats, steps: model.seen.steps, results };
-  };
-
-  test("are taken several in a step, to the same effect", async () => {
-    const each = await all({ promptLookup: false });
-    const together = await all({ promptLookup: true });
-    expect(together.results).toEqual(each.results);
-    expect(each.stats).toMatchObject({ drafts: 0, draftedTokens: 0, keptTokens: 0 });
-    const { drafts, draftedTokens, keptTokens, generatedTokens } = together.stats;
-    expect(drafts).toBeGreaterThan(10);
-    expect(draftedTokens).toBeGreaterThan(keptTokens);
-    expect(keptTokens).toBeGreaterThan(drafts);
-    expect(generatedTokens).toBeGreaterThanOrEqual(each.stats.generatedTokens - each.stats.discardedRows);
-    expect(together.steps).toBeLessThan(each.steps * 0.8);
-  });
-
-  test("bring what is reported of each", async () => {
-    const each = await all({ promptLookup: false, logprobs: 2 });
-    const together = await all({ promptLookup: true, logprobs: 2 });
-    expect(together.results).toEqual(each.results);
-    expect(together.results[0]![0]!.logprobs).toHaveLength(together.results[0]![0]!.ids.length);
-    expect(together.stats.keptTokens).toBeGreaterThan(20);
-  });
-
-  test.each([{ pageGroups: [0] }, { pageGroups: [0, 40] }, { pageGroups: [70] }])(
-    "do not depend on room in pages: $pageGroups",
-    async ({ pageGroups }) => {
-      let preemptions = 0;
-      let kept = 0;
-      for (let pages = 7; pages < 16; pages++) {
-        const each = await all({ promptLookup: false, pages, pageGroups, requests: 6 });
-        const scarce = await all({ promptLookup: true, pages, pageGroups, requests: 6 });
-        expect(scarce.results).toEqual(each.results);
-        preemptions += scarce.stats.preemptions;
-        kept += scarce.stats.keptTokens;
-      }
-      expect(preemptions).toBeGreaterThan(0);
-      expect(kept).toBeGreaterThan(200);
-    },
-  );
-
-  test("are few where many sequences share a step", async () => {
-    const shares: number[] = [];
-    for (const requests of [2, 20]) {
-      const { stats } = await all({ promptLookup: true, requests });
-      shares.push(stats.draftedTokens / stats.generatedTokens);
-    }
-    expect(shares[0]).toBeGreaterThan(0.8);
-    expect(shares[1]).toBeLessThan(0.2);
-  });
-
-  test("are taken from the prompt, once, and from what is predicted as it would follow it", async () => {
-    const { loop, model } = open({ next: () => 5 }, { promptLookup: true });
-    const given = { promptTokens: prompt(50), params: { maxTokens: 20 } };
-    await read(loop.submit(request(given)));
-    await read(loop.submit(request({ ...given, prediction: [901, 902, 903] })));
-    expect(model.seen.lookups).toEqual([prompt(50), [...prompt(50), 901, 902, 903, ...prompt(50).slice(-32)]]);
-  });
-
-  test("end at the limit", async () => {
-    const { loop } = open({ next: () => 5, guess: () => new Array(15).fill(5) }, { promptLookup: true });
-    const result = await read(loop.submit(request({ params: { maxTokens: 40 } })));
-    expect(result.choices[0]).toMatchObject({ ids: new Array(40).fill(5), finish: { reason: "length" } });
-    // One token of the prompt's step, sixteen of each that follows, and what had been handed over by then.
-    expect(loop.stats().steps).toBeLessThan(8);
-  });
-
-  test("stand beside forced ones, and draws that are put off", async () => {
-    const drawn = (context: number[]): number => {
-      let h = 7;
-      for (const token of context.slice(-9)) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
-      return ((h ^ (h >>> 13)) >>> 0) % 900;
-    };
-    // Behind a token divisible by three as many tokens above 900 as its hundreds digit says.
-    const force = (context: number[]): number | null => {
-      let back = 0;
-      while (back < context.length && context[context.length - 1 - back]! > 900) back++;
-      const last = context[context.length - 1 - back];
-      return last === undefined || last % 3 !== 0 || back >= Math.floor(last / 100)
-        ? null
-        : 901 + ((last + back) % 100);
-    };
-    const guessAll = (context: number[]) => {
-      const tokens = [...context];
-      for (let i = 0; i < 12; i++) tokens.push(force(tokens) ?? drawn(tokens) + (i === context.length % 13 ? 1 : 0));
-      return tokens.slice(context.length);
-    };
-    const grammar = { matcher: () => ({}) } as unknown as NonNullable<GenerationRequest["grammar"]>;
-    const replies = async (promptLookup: boolean, pages: number, putsOff?: (draw: number) => boolean) => {
-      const { loop, model } = open(
-        { next: drawn, force, guess: guessAll, vocab: 1100, pages, putsOff },
-        { contextLength: 400, promptLookup },
-      );
-      const results = await Promise.all(
-        [null, 0, null].map((logprobs, i) => read(loop.submit(request({ ...over(i, logprobs), grammar })))),
-      );
-      const stats = loop.stats();
-      await loop.close();
-      expect(model.openSlots).toBe(0);
-      return { stats, outputs: results.map(({ choices }) => choices.map(({ ids, finish }) => ({ ids, finish }))) };
-    };
-    const { outputs } = await replies(false, 400);
-    for (const pages of [400, 7, 10, 14]) {
-      const together = await replies(true, pages);
-      expect(together.outputs).toEqual(outputs);
-      expect(together.stats.keptTokens).toBeGreaterThan(100);
-      const late = await replies(true, pages, (draw) => (draw * 7919) % 11 < 5);
-      expect(late.outputs).toEqual(outputs);
-      expect(late.stats.keptTokens).toBeGreaterThan(50);
-    }
   });
 });

@@ -1,38 +1,19 @@
-import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
 import { guess, next } from "../../test/fixtures/guessedTokens.js";
-import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
-import { loadTokenizer, type Tokenizer } from "../text/index.js";
+import type { PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
+import { idsOf, openLoop, prompt, read, request } from "../../test/fixtures/pagedLoop.js";
 import { beamSearch } from "./beamSearch.js";
-import { InferenceLoop, type InferenceLoopOptions } from "./inferenceLoop.js";
-import type { Generation } from "./request.js";
-
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
-});
-
-const prompt = (length: number, seed = 1) => Array.from({ length }, (_, i) => (i * 31 + seed * 17) % 900);
+import type { InferenceLoopOptions } from "./inferenceLoop.js";
 
 /** The device refuses a state that is not that of the tokens before. */
 function open(device: PagedDeviceOptions = {}, options: Partial<InferenceLoopOptions> = {}) {
-  const model = PagedDevice.model({ recurrentStates: 64, ...device });
-  const limits = { maxSequences: 64, tokenBudget: 256, maxQueue: 1000, contextLength: 2048 };
-  const loop = new InferenceLoop(model, tokenizer, { ...limits, scheduler: "fcfs", ...options });
-  const ask = ({ params, ...over }: RequestOver) =>
-    read(loop.submit(generationRequest({ ...over, params: { seed: 1n, maxTokens: 20, ...params } })));
+  const { model, loop } = openLoop({ recurrentStates: 64, ...device }, options);
+  const ask = async (over: RequestOver) => {
+    const answer = await read(loop.submit(request(over)));
+    return { ids: idsOf(answer), cached: answer.cached };
+  };
   return { model, loop, ask };
-}
-
-async function read(generation: Generation) {
-  const ids: number[][] = [];
-  let cached = 0;
-  for await (const event of generation) {
-    if (event.type === "prompt") cached = event.cachedTokens;
-    else ids[event.index] = [...(ids[event.index] ?? []), ...event.tokenIds];
-  }
-  return { ids, cached };
 }
 
 const plain = (options: PagedDeviceOptions = {}) => open({ ...options, recurrentStates: 0 });
@@ -119,7 +100,7 @@ describe("recurrent states", () => {
       const { loop } = open(device);
       const beam = { width: 4, lengthPenalty: 1 };
       const request = generationRequest({ promptTokens: prompt(70), n: 4, params: { maxTokens: 70, beam } });
-      return (await read(beamSearch(loop, request))).ids;
+      return idsOf(await read(beamSearch(loop, request)));
     };
     const wanted = await search({ recurrentStates: 0 });
     for (const recurrentStates of [1, 2, 5, 64]) expect(await search({ recurrentStates })).toEqual(wanted);

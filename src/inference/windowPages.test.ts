@@ -1,51 +1,23 @@
 // Layers with a window: their pages are free once no token sees them, and what is computed stays the same.
 
-import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, test } from "vitest";
-import { generationRequest, type RequestOver } from "../../test/fixtures/generationRequest.js";
-import { PagedDevice, type PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
-import { loadTokenizer, type Tokenizer } from "../text/index.js";
+import { describe, expect, test } from "vitest";
+import type { PagedDeviceOptions } from "../../test/fixtures/pagedDevice.js";
+import { idsOf, openLoop, read as readAll, request } from "../../test/fixtures/pagedLoop.js";
 import { generate } from "./index.js";
-import { InferenceLoop } from "./inferenceLoop.js";
+import type { InferenceLoop } from "./inferenceLoop.js";
 import { PageGroups } from "./pageGroups.js";
 import type { GenerationRequest } from "./request.js";
 
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer(fileURLToPath(new URL("../../test/reference/tokenizers/qwen", import.meta.url)));
-});
-
 const TOKEN_BUDGET = 128;
 
-const open = (device: PagedDeviceOptions, maxSequences = 32) => {
-  const model = PagedDevice.model(device);
-  const loop = new InferenceLoop(model, tokenizer, {
-    maxSequences,
-    tokenBudget: TOKEN_BUDGET,
-    maxQueue: 1000,
-    scheduler: "fcfs",
-    contextLength: 4096,
-  });
-  return { model, loop };
-};
+const open = (device: PagedDeviceOptions, maxSequences = 32) =>
+  openLoop(device, { maxSequences, tokenBudget: TOKEN_BUDGET, contextLength: 4096 });
 
 const prompt = (length: number, seed = 1) => Array.from({ length }, (_, i) => (i * i * 31 + seed * 17) % 900);
 
-const request = ({ params, ...over }: RequestOver): GenerationRequest =>
-  generationRequest({ ...over, params: { seed: 1n, ...params } });
-
 async function read(loop: InferenceLoop, asked: GenerationRequest) {
-  const choices: number[][] = [];
-  let cached = 0;
-  for await (const event of generate(loop, asked)) {
-    if (event.type === "prompt") {
-      cached = event.cachedTokens;
-      continue;
-    }
-    choices[event.index] ??= [];
-    choices[event.index]!.push(...event.tokenIds);
-  }
-  return { choices, cached };
+  const answer = await readAll(generate(loop, asked));
+  return { choices: idsOf(answer), cached: answer.cached };
 }
 
 /** Groups of layers as Gemma 3 has them, as Gemma 2, as older Mistrals, and with a window shorter than a page. */
