@@ -5,6 +5,8 @@
 // o = S^T q. A state is stored as panels of 16 values: [value_dim / 16][key_dim][16], float32, lanes beyond value_dim
 // 0. Every output is a chain over key_dim in ascending order, so that no cut of the tokens changes a bit.
 #pragma once
+#include <type_traits>
+
 #include "gated.h"
 #include "rmsnorm.h"
 
@@ -104,72 +106,113 @@ void delta_gates_backward(const void* a, const void* b, const float* rate, const
   });
 }
 
+constexpr int kDeltaPanels =
+    2;  // at once: their states, sums and what they are made of stay in registers and the cache
+
 ANNEAL_INLINE Part panel_lanes(int value_dim, int panel) {
   const int left = value_dim - panel * kLanes;
   return Part{left < kLanes ? left : kLanes};
 }
 
-// All tokens through `count` neighbouring panels.
-template <int count> void delta_panels(const DeltaTask& t, int panel) {
+// Where a state lies: a panel's row of 16 values.
+struct StatePlace {
+  float* at;
+  int64_t panel_step, row_step;
+
+  ANNEAL_INLINE float* row(int i, int panel) const { return at + panel * panel_step + i * row_step; }
+};
+
+// All tokens through `count` neighbouring panels of a state, decayed for the first at `to` and for each later one
+// `step` further: one pass over them for a token, which also sums S^T k of the next. keep(token, panel, rest, u) is
+// told what is written, u, and what strength makes it of. That behind the last token, not decayed, is made only where
+// it is read.
+template <int count, class Task, class Keep>
+ANNEAL_INLINE void delta_panels(const Task& t, int panel, const float* from, StatePlace to, int64_t step, Keep&& keep) {
+  constexpr bool reads = std::is_same_v<Task, DeltaTask>;
   const int64_t stride = int64_t(t.key_dim) * kLanes;
-  float* state = t.state + panel * stride;
+  F32x16 decay = all(t.decay[0]), known[count], u[count], out[count];
+#pragma GCC unroll 4
+  for (int p = 0; p < count; p++) known[p] = zero();
+  for (int i = 0; i < t.key_dim; i++) {
+    const F32x16 key = all(t.k[i]);
+#pragma GCC unroll 4
+    for (int p = 0; p < count; p++) {
+      const F32x16 decayed = load(from + p * stride + i * kLanes) * decay;
+      store(to.row(i, panel + p), decayed);
+      known[p] = fma(decayed, key, known[p]);
+    }
+  }
   for (int token = 0; token < t.tokens; token++) {
     const float *q = t.q + token * t.ldk, *k = t.k + token * t.ldk;
-    const F32x16 decay = all(t.decay[token * t.ldg]), strength = all(t.strength[token * t.ldg]);
-    F32x16 known[count], u[count], out[count];
-#pragma GCC unroll 4
-    for (int p = 0; p < count; p++) known[p] = out[p] = zero();
-    for (int i = 0; i < t.key_dim; i++) {
-      const F32x16 key = all(k[i]);
-#pragma GCC unroll 4
-      for (int p = 0; p < count; p++) {
-        float* at = state + p * stride + i * kLanes;
-        const F32x16 s = load(at) * decay;
-        store(at, s);
-        known[p] = fma(s, key, known[p]);
-      }
-    }
 #pragma GCC unroll 4
     for (int p = 0; p < count; p++) {
       const float* v = t.v + token * t.ldv + (panel + p) * kLanes;
-      u[p] = (load(v, panel_lanes(t.value_dim, panel + p)) - known[p]) * strength;
+      const F32x16 rest = load(v, panel_lanes(t.value_dim, panel + p)) - known[p];
+      u[p] = rest * all(t.strength[token * t.ldg]);
+      keep(token, panel + p, rest, u[p]);
+      known[p] = out[p] = zero();
     }
-    for (int i = 0; i < t.key_dim; i++) {
-      const F32x16 key = all(k[i]), query = all(q[i]);
+    const auto pass = [&](auto more) {
+      for (int i = 0; i < t.key_dim; i++) {
+        const F32x16 key = all(k[i]), query = reads ? all(q[i]) : zero(), next = more ? all(k[t.ldk + i]) : zero();
 #pragma GCC unroll 4
-      for (int p = 0; p < count; p++) {
-        float* at = state + p * stride + i * kLanes;
-        const F32x16 s = fma(key, u[p], load(at));
-        store(at, s);
-        out[p] = fma(s, query, out[p]);
+        for (int p = 0; p < count; p++) {
+          float* at = to.row(i, panel + p);
+          F32x16 s = fma(key, u[p], load(at));
+          if constexpr (reads) out[p] = fma(s, query, out[p]);
+          if constexpr (more) s = s * decay, known[p] = fma(s, next, known[p]);
+          store(at + step * more, s);
+        }
       }
+    };
+    if (token + 1 < t.tokens) {
+      decay = all(t.decay[(token + 1) * t.ldg]);
+      pass(std::true_type{});
+    } else if constexpr (reads) {
+      pass(std::false_type{});
     }
+    if constexpr (reads) {
 #pragma GCC unroll 4
-    for (int p = 0; p < count; p++)
-      store(t.out + token * t.ldo + (panel + p) * kLanes, out[p], panel_lanes(t.value_dim, panel + p));
+      for (int p = 0; p < count; p++)
+        store(t.out + token * t.ldo + (panel + p) * kLanes, out[p], panel_lanes(t.value_dim, panel + p));
+    }
+    to.at += step;
   }
 }
 
-void delta_rule(const DeltaTask& t) {
+// The same through all panels, `count` at a time.
+template <int count, class Task, class Keep>
+void delta_states(const Task& t, StatePlace to, int64_t step, Keep&& keep) {
   const int panels = (t.value_dim + kLanes - 1) / kLanes;
+  const int64_t stride = int64_t(t.key_dim) * kLanes;
   int p = 0;
-  for (; p + 4 <= panels; p += 4) delta_panels<4>(t, p);
-  for (; p < panels; p++) delta_panels<1>(t, p);
+  for (; p + count <= panels; p += count) delta_panels<count>(t, p, t.state + p * stride, to, step, keep);
+  for (; p < panels; p++) delta_panels<1>(t, p, t.state + p * stride, to, step, keep);
+}
+
+void delta_rule(const DeltaTask& t) {
+  const auto keep = [](int, int, F32x16, F32x16) {};
+  // A single token's state comes from memory, which answers more panels at once faster.
+  const StatePlace own{t.state, int64_t(t.key_dim) * kLanes, kLanes};
+  t.tokens > 1 ? delta_states<kDeltaPanels>(t, own, 0, keep) : delta_states<4>(t, own, 0, keep);
 }
 
 struct DeltaBackwardScratch {
-  float* states;           // [tokens + 1][panels][key_dim][16]
-  float *u, *rest;         // [tokens][panels * 16]: what is written; v - S^T k
-  float *dout, *by_known;  // [panels * 16] of one token
+  float* states;           // [tokens][key_dim][row], decayed for each token
+  float *u, *rest, *dout;  // [tokens][panels * 16]: what is written; v - S^T k
+  float *du, *by_known;    // [panels * 16] of one token
+  int64_t row, state;      // a row has a line more than it needs, so that neighbours are not of one set of a cache
   size_t bytes;
 
   ANNEAL_INLINE DeltaBackwardScratch(void* at, int tokens, int key_dim, int value_dim) {
-    const size_t width = round_to(value_dim, kLanes), state = width * key_dim;
+    const size_t width = round_to(value_dim, kLanes);
+    row = width + kLanes, state = row * key_dim;
     states = (float*)at;
-    u = states + (tokens + 1) * state;
+    u = states + tokens * state;
     rest = u + tokens * width;
     dout = rest + tokens * width;
-    by_known = dout + width;
+    du = dout + tokens * width;
+    by_known = du + width;
     bytes = size_t(by_known + width - (float*)at) * sizeof(float);
   }
 };
@@ -179,72 +222,71 @@ size_t delta_backward_scratch(int tokens, int key_dim, int value_dim) {
 }
 
 // States are computed again from the one before the first token; then tokens are gone through from the last to the
-// first with the gradient of the state behind them.
+// first with the gradient of the state behind them. One pass over both for each: what a token makes of the gradient
+// goes on as that behind the token before.
 void delta_rule_backward(const DeltaBackwardTask& t) {
   const DeltaBackwardScratch s(t.scratch, t.tokens, t.key_dim, t.value_dim);
   const int panels = (t.value_dim + kLanes - 1) / kLanes, width = panels * kLanes;
-  const int64_t stride = int64_t(t.key_dim) * kLanes, state = stride * panels;
-  for (int64_t i = 0; i < state; i += kLanes) store(s.states + i, load(t.state + i));
-  for (int token = 0; token < t.tokens; token++) {
-    const float* k = t.k + token * t.ldk;
-    const F32x16 decay = all(t.decay[token * t.ldg]), strength = all(t.strength[token * t.ldg]);
-    for (int p = 0; p < panels; p++) {
-      const float* before = s.states + token * state + p * stride;
-      float* after = s.states + (token + 1) * state + p * stride;
-      F32x16 known = zero();
-      for (int i = 0; i < t.key_dim; i++) {
-        const F32x16 x = load(before + i * kLanes) * decay;
-        store(after + i * kLanes, x);
-        known = fma(x, all(k[i]), known);
-      }
-      const F32x16 rest = load(t.v + token * t.ldv + p * kLanes, panel_lanes(t.value_dim, p)) - known;
-      const F32x16 u = rest * strength;
-      store(s.rest + token * width + p * kLanes, rest);
-      store(s.u + token * width + p * kLanes, u);
-      for (int i = 0; i < t.key_dim; i++) {
-        float* at = after + i * kLanes;
-        store(at, fma(all(k[i]), u, load(at)));
-      }
-    }
+  delta_states<kDeltaPanels>(t, {s.states, kLanes, s.row}, s.state, [&](int token, int panel, F32x16 rest, F32x16 u) {
+    const int at = token * width + panel * kLanes;
+    store(s.rest + at, rest);
+    store(s.u + at, u);
+    store(s.dout + at, load(t.dout + token * t.ldo + panel * kLanes, panel_lanes(t.value_dim, panel)));
+  });
+  // By the state behind a token: what later tokens make of it, `d`, and its own output; with what that adds to d u.
+  const auto behind = [](F32x16 query, F32x16 key, const float* dout, F32x16 d, float* dstate, float* du) {
+    d = fma(query, load(dout), d);
+    store(dstate, d);
+    store(du, fma(d, key, load(du)));
+  };
+  __builtin_memset(s.du, 0, width * sizeof(float));
+  const int last = t.tokens - 1;
+  for (int i = 0; i < t.key_dim; i++) {
+    const F32x16 query = all(t.q[last * t.ldk + i]), key = all(t.k[last * t.ldk + i]);
+    float* dstate = t.dstate + i * width;
+    for (int p = 0; p < width; p += kLanes)
+      behind(query, key, s.dout + last * width + p, load(dstate + p), dstate + p, s.du + p);
   }
   for (int token = t.tokens - 1; token >= 0; token--) {
-    const float *q = t.q + token * t.ldk, *k = t.k + token * t.ldk;
+    const float *q = t.q + token * t.ldk, *k = t.k + token * t.ldk, *states = s.states + token * s.state;
+    const float *u = s.u + token * width, *dout = s.dout + token * width;
     float *dq = t.dq + token * t.ldk, *dk = t.dk + token * t.ldk;
-    const float *before = s.states + token * state, *after = before + state;
     const F32x16 decay = all(t.decay[token * t.ldg]), strength = all(t.strength[token * t.ldg]);
     F32x16 by_strength = zero(), by_decay = zero();
     for (int p = 0; p < panels; p++) {
-      const Part lanes = panel_lanes(t.value_dim, p);
-      const F32x16 dout = load(t.dout + token * t.ldo + p * kLanes, lanes);
-      F32x16 du = zero();
-      for (int i = 0; i < t.key_dim; i++) {
-        float* at = t.dstate + p * stride + i * kLanes;
-        const F32x16 d = fma(all(q[i]), dout, load(at));
-        store(at, d);
-        du = fma(d, all(k[i]), du);
-      }
-      const F32x16 dv = du * strength;
+      const F32x16 du = load(s.du + p * kLanes), dv = du * strength;
       by_strength = fma(du, load(s.rest + token * width + p * kLanes), by_strength);
-      store(t.dv + token * t.ldv + p * kLanes, dv, lanes);
-      store(s.dout + p * kLanes, dout);
+      store(t.dv + token * t.ldv + p * kLanes, dv, panel_lanes(t.value_dim, p));
       store(s.by_known + p * kLanes, negate(dv));
+      store(s.du + p * kLanes, zero());
     }
-    for (int i = 0; i < t.key_dim; i++) {
-      const F32x16 key = all(k[i]);
-      F32x16 by_query = zero(), by_key = zero();
-      for (int p = 0; p < panels; p++) {
-        const int64_t at = p * stride + i * kLanes;
-        const F32x16 by_known = load(s.by_known + p * kLanes), decayed = load(before + at) * decay,
-                     d = load(t.dstate + at), d_decayed = fma(key, by_known, d);
-        by_query = fma(load(after + at), load(s.dout + p * kLanes), by_query);
-        by_key = fma(d, load(s.u + token * width + p * kLanes), by_key);
-        by_key = fma(decayed, by_known, by_key);
-        by_decay = fma(d_decayed, decayed, by_decay);
-        store(t.dstate + at, d_decayed * decay);
+    const auto pass = [&](auto more) {
+      for (int i = 0; i < t.key_dim; i++) {
+        const F32x16 key = all(k[i]), earlier_query = more ? all((q - t.ldk)[i]) : zero(),
+                     earlier_key = more ? all((k - t.ldk)[i]) : zero();
+        const float* state = states + i * s.row;
+        float* dstate = t.dstate + i * width;
+        F32x16 by_query = zero(), by_key = zero();
+        for (int p = 0; p < width; p += kLanes) {
+          const F32x16 by_known = load(s.by_known + p), written = load(u + p), decayed = load(state + p),
+                       d = load(dstate + p), d_decayed = fma(key, by_known, d);
+          by_query = fma(fma(key, written, decayed), load(dout + p), by_query);
+          by_key = fma(d, written, by_key);
+          by_key = fma(decayed, by_known, by_key);
+          by_decay = fma(d_decayed, decayed, by_decay);
+          if constexpr (more)
+            behind(earlier_query, earlier_key, dout - width + p, d_decayed * decay, dstate + p, s.du + p);
+          else
+            store(dstate + p, d_decayed * decay);
+        }
+        dq[i] = dq[i] + sum_lanes(by_query);
+        dk[i] = dk[i] + sum_lanes(by_key);
       }
-      dq[i] = dq[i] + sum_lanes(by_query);
-      dk[i] = dk[i] + sum_lanes(by_key);
-    }
+    };
+    if (token > 0)
+      pass(std::true_type{});
+    else
+      pass(std::false_type{});
     t.d_log_decay[token * t.ldg] = sum_lanes(by_decay);
     t.d_strength[token * t.ldg] = sum_lanes(by_strength);
   }

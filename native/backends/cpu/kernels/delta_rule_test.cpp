@@ -27,6 +27,7 @@ struct Tokens {
       for (int i = 0; i < kd; i++) state[at(i, j)] = 0.3f * normal();
   }
   size_t at(int i, int j) const { return (size_t(j / kLanes) * key_dim + i) * kLanes + j % kLanes; }
+  size_t gradient_at(int i, int j) const { return i * (state.size() / key_dim) + j; }
 
   // Outputs, then the state behind them; the tokens in pieces.
   Floats run(const Kernels& kernels, int piece) const {
@@ -43,18 +44,23 @@ struct Tokens {
   // dq, dk, dv, d ln decay, d strength, d state, where the state behind the tokens has a gradient too.
   Floats backward(const Kernels& kernels, const Floats& dstate) const {
     Block scratch(kernels.delta_backward_scratch(count, key_dim, value_dim)), d(state.size() * 4);
-    std::memcpy(d.at, dstate.data(), state.size() * 4);
+    float* const by_state = (float*)d.at;
+    for (int j = 0; j < value_dim; j++)
+      for (int i = 0; i < key_dim; i++) by_state[gradient_at(i, j)] = dstate[at(i, j)];
     Floats dq(q.size()), dk(q.size()), dv(v.size()), by_decay(count), by_strength(count);
     DeltaBackwardTask t{};
     t.tokens = count, t.key_dim = key_dim, t.value_dim = value_dim;
     t.q = q.data(), t.k = k.data(), t.ldk = key_dim, t.v = v.data(), t.ldv = t.ldo = value_dim;
     t.decay = decay.data(), t.strength = strength.data(), t.ldg = 1;
-    t.state = state.data(), t.dout = dout.data(), t.dstate = (float*)d.at;
+    t.state = state.data(), t.dout = dout.data(), t.dstate = by_state;
     t.dq = dq.data(), t.dk = dk.data(), t.dv = dv.data();
     t.d_log_decay = by_decay.data(), t.d_strength = by_strength.data(), t.scratch = scratch.at;
     kernels.delta_rule_backward(t);
     for (Floats* part : {&dk, &dv, &by_decay, &by_strength}) dq.insert(dq.end(), part->begin(), part->end());
-    dq.insert(dq.end(), (float*)d.at, (float*)d.at + state.size());
+    Floats panels(state.size());
+    for (int j = 0; j < value_dim; j++)
+      for (int i = 0; i < key_dim; i++) panels[at(i, j)] = by_state[gradient_at(i, j)];
+    dq.insert(dq.end(), panels.begin(), panels.end());
     return dq;
   }
 };
