@@ -153,8 +153,7 @@ struct DeltaBackwardTask {
   const float* state;  // before the first token
   const float* dout;   // [tokens][ldo]
   int64_t ldo;
-  float*
-      dstate;  // [key_dim][panels * 16]; of the state after the last token; becomes that of the state before the first
+  float* dstate;                    // [key_dim][panels * 16], behind the last token; becomes that before the first
   float *dq, *dk;                   // [tokens][ldk], added to
   float* dv;                        // [tokens][ldv], overwritten
   float *d_log_decay, *d_strength;  // of token t at t * ldg, overwritten
