@@ -17,18 +17,16 @@ export const spreadTokens = (count: number, vocab: number, salt: number): Int32A
 /** Recurrent states that `sequences` of a DecodeBatch need, if the model has any. */
 export const statesFor = (sequences: number): number => 2 * sequences;
 
-/** The block table of own pages, which every group of layers takes in turn. */
-export function tableOf(pages: Int32Array, groups: number): Int32Array {
-  const each = pages.length;
-  return Int32Array.from({ length: groups * each }, (_, i) => pages[i % each]! * groups + Math.floor(i / each));
-}
+/** The block table [blocks][groups] where each of `pages` is one of every group of layers. */
+export const tableOf = (pages: Int32Array, groups: number): Int32Array =>
+  Int32Array.from({ length: pages.length * groups }, (_, i) => pages[Math.floor(i / groups)]! * groups + (i % groups));
 
 /** What every row of a step has in common here. */
 export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
 
 /**
- * Prefills `sequences` contexts; answers with their blocks, which have room for `further` positions, for every group of layers one after
- * the other. `shared`: all have the same context, and its whole pages in common.
+ * Prefills `sequences` contexts; answers with their block tables, which have room for `further` positions. `shared`: all have the same
+ * context, and its whole pages in common.
  */
 export async function openContexts(
   model: DeviceModel,

@@ -15,7 +15,7 @@ import type { Quantization } from "../src/types/options.js";
 import { openWeightFiles } from "../src/weights/index.js";
 import { formatsByMatrix } from "../src/weights/quantizeFormats.js";
 import { plainSlot } from "../test/native/plainSlot.js";
-import { openContexts, pagesFor, plainRow, spreadTokens } from "./decodeBatch.js";
+import { openContexts, pagesFor, plainRow, spreadTokens, statesFor } from "./decodeBatch.js";
 import { randomFolder } from "./modelShapes.js";
 import { median } from "./speed/report.js";
 
@@ -43,8 +43,7 @@ const FIRST = 77;
 const { config: spec, tensors } = await openWeightFiles(values.model ?? randomFolder(values.folder!, values.shape!));
 const config = values.quantize ? { ...spec, quantized: formatsByMatrix(spec, values.quantize as Quantization) } : spec;
 const kvPages = pagesFor(sequences, context, outputs + 64);
-/** Of models that have them: one for each sequence, and what each begins with. */
-const recurrentStates = 2 * sequences;
+const recurrentStates = statesFor(sequences);
 const model: DeviceModel = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages, recurrentStates });
 const tables = await openContexts(model, sequences, context, outputs + 64);
 const own = Int32Array.from(tables.keys());

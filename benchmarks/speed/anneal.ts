@@ -59,14 +59,11 @@ const model = await runtime.load({
   ...(options.kernels && { kernelSet: options.kernels }),
 });
 
-function requirePages(pages: number): void {
-  if (pages > model.pages) throw new Error(`takes ${pages} pages of KV cache; there is room for ${model.pages}`);
+function requireRoom(needed: number, room: number, of: string): void {
+  if (needed > room) throw new Error(`takes ${needed} ${of}; there is room for ${room}`);
 }
 
-function requireStates(states: number): void {
-  if (recurrentState > 0 && states > model.recurrentStates)
-    throw new Error(`takes ${states} recurrent states; there is room for ${model.recurrentStates}`);
-}
+const requirePages = (pages: number): void => requireRoom(pages, model.pages, "pages of KV cache");
 
 async function timed(body: () => Promise<unknown>): Promise<{ seconds: number }> {
   const began = performance.now();
@@ -83,7 +80,7 @@ async function decode(work: DecodeWork) {
   const of = JSON.stringify(work);
   if (kept?.of !== of) {
     requirePages(pagesFor(count, context, tokens));
-    requireStates(statesFor(count));
+    if (recurrentState > 0) requireRoom(statesFor(count), model.recurrentStates, "recurrent states");
     kept?.batch.close();
     const blocks = await openContexts(model, count, context, tokens, shared);
     kept = { of, batch: new DecodeBatch(model, blocks, context, () => plainSlot({ temperature: 0 })) };
@@ -112,8 +109,8 @@ async function prefill({ context }: PrefillWork) {
 let trainer: Trainer | undefined;
 
 async function trainerOf(rank: number): Promise<Trainer> {
-  const targets = modulesOf(config);
-  trainer ??= await model.trainAdapter({ rank, alpha: 2 * rank, rslora: false, targets }, { seed: 1n });
+  const spec = { rank, alpha: 2 * rank, rslora: false, targets: modulesOf(config) };
+  trainer ??= await model.trainAdapter(spec, { seed: 1n });
   return trainer;
 }
 

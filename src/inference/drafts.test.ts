@@ -8,22 +8,28 @@ import type { GenerationRequest, TokensEvent } from "./request.js";
 
 const grammar = { matcher: () => ({}) } as unknown as NonNullable<GenerationRequest["grammar"]>;
 
-describe("forced tokens", () => {
-  /** After a token divisible by 3, as many tokens are forced as its hundreds digit (or eight times that) says. */
-  const force = (context: number[]): number | null => {
+/** After a token divisible by 3, as many tokens above 900 are forced as its hundreds digit says, so many `times`. */
+const forcedBehind =
+  (times: (drawn: number) => number) =>
+  (context: number[]): number | null => {
     let back = 0;
     while (back < context.length && context[context.length - 1 - back]! > 900) back++;
     const drawn = context[context.length - 1 - back];
     if (drawn === undefined || drawn % 3 !== 0) return null;
-    const run = Math.floor(drawn / 100) * (drawn % 2 === 0 ? 8 : 1);
-    return back < run ? 901 + ((drawn + back) % 100) : null;
+    return back < Math.floor(drawn / 100) * times(drawn) ? 901 + ((drawn + back) % 100) : null;
   };
-  // Draws below 900, so that forced tokens are told apart from drawn ones; -1 in the device's own hash is none.
-  const next = (context: number[], outputs: number, params: { seed: bigint; choice: number }): number => {
-    let h = Number(params.seed) + outputs * 7;
-    for (const token of context) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
-    return ((h ^ (h >>> 13)) >>> 0) % 900;
-  };
+
+/** Draws below 900, so that forced tokens are told apart from drawn ones; -1 in the device's own hash is none. */
+function drawnBehind(context: number[], salt: number): number {
+  let h = salt;
+  for (const token of context) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
+  return ((h ^ (h >>> 13)) >>> 0) % 900;
+}
+
+describe("forced tokens", () => {
+  const force = forcedBehind((drawn) => (drawn % 2 === 0 ? 8 : 1));
+  const next = (context: number[], outputs: number, { seed }: { seed: bigint; choice: number }): number =>
+    drawnBehind(context, Number(seed) + outputs * 7);
   const device = { force, next, vocab: 1100 };
   const over = (i: number, logprobs: number | null): RequestOver => ({
     grammar,
@@ -195,20 +201,8 @@ describe("guessed tokens", () => {
   });
 
   test("stand beside forced ones, and draws that are put off", async () => {
-    const drawn = (context: number[]): number => {
-      let h = 7;
-      for (const token of context.slice(-9)) h = (Math.imul(h ^ token, 0x01000193) + 0x9e3779b9) >>> 0;
-      return ((h ^ (h >>> 13)) >>> 0) % 900;
-    };
-    // Behind a token divisible by three as many tokens above 900 as its hundreds digit says.
-    const force = (context: number[]): number | null => {
-      let back = 0;
-      while (back < context.length && context[context.length - 1 - back]! > 900) back++;
-      const last = context[context.length - 1 - back];
-      return last === undefined || last % 3 !== 0 || back >= Math.floor(last / 100)
-        ? null
-        : 901 + ((last + back) % 100);
-    };
+    const drawn = (context: number[]): number => drawnBehind(context.slice(-9), 7);
+    const force = forcedBehind(() => 1);
     const guessAll = (context: number[]) => {
       const tokens = [...context];
       for (let i = 0; i < 12; i++) tokens.push(force(tokens) ?? drawn(tokens) + (i === context.length % 13 ? 1 : 0));
