@@ -106,8 +106,8 @@ void delta_gates_backward(const void* a, const void* b, const float* rate, const
   });
 }
 
-constexpr int kDeltaPanels =
-    2;  // at once: their states, sums and what they are made of stay in registers and the cache
+// At once: their sums, and what these are made of, stay in registers, and their states in the cache.
+constexpr int kDeltaPanels = 2;
 
 ANNEAL_INLINE Part panel_lanes(int value_dim, int panel) {
   const int left = value_dim - panel * kLanes;
@@ -127,7 +127,7 @@ struct StatePlace {
 // told what is written, u, and what strength makes it of. That behind the last token, not decayed, is made only where
 // it is read.
 template <int count, class Task, class Keep>
-ANNEAL_INLINE void delta_panels(const Task& t, int panel, const float* from, StatePlace to, int64_t step, Keep&& keep) {
+ANNEAL_INLINE void delta_panels(const Task& t, int panel, StatePlace to, int64_t step, Keep&& keep) {
   constexpr bool reads = std::is_same_v<Task, DeltaTask>;
   const int64_t stride = int64_t(t.key_dim) * kLanes;
   F32x16 decay = all(t.decay[0]), known[count], u[count], out[count];
@@ -137,7 +137,7 @@ ANNEAL_INLINE void delta_panels(const Task& t, int panel, const float* from, Sta
     const F32x16 key = all(t.k[i]);
 #pragma GCC unroll 4
     for (int p = 0; p < count; p++) {
-      const F32x16 decayed = load(from + p * stride + i * kLanes) * decay;
+      const F32x16 decayed = load(t.state + (panel + p) * stride + i * kLanes) * decay;
       store(to.row(i, panel + p), decayed);
       known[p] = fma(decayed, key, known[p]);
     }
@@ -184,10 +184,9 @@ ANNEAL_INLINE void delta_panels(const Task& t, int panel, const float* from, Sta
 template <int count, class Task, class Keep>
 void delta_states(const Task& t, StatePlace to, int64_t step, Keep&& keep) {
   const int panels = (t.value_dim + kLanes - 1) / kLanes;
-  const int64_t stride = int64_t(t.key_dim) * kLanes;
   int p = 0;
-  for (; p + count <= panels; p += count) delta_panels<count>(t, p, t.state + p * stride, to, step, keep);
-  for (; p < panels; p++) delta_panels<1>(t, p, t.state + p * stride, to, step, keep);
+  for (; p + count <= panels; p += count) delta_panels<count>(t, p, to, step, keep);
+  for (; p < panels; p++) delta_panels<1>(t, p, to, step, keep);
 }
 
 void delta_rule(const DeltaTask& t) {
@@ -199,7 +198,7 @@ void delta_rule(const DeltaTask& t) {
 
 struct DeltaBackwardScratch {
   float* states;           // [tokens][key_dim][row], decayed for each token
-  float *u, *rest, *dout;  // [tokens][panels * 16]: what is written; v - S^T k
+  float *u, *rest, *dout;  // [tokens][panels * 16]: what is written; v - S^T k; d loss / d o
   float *du, *by_known;    // [panels * 16] of one token
   int64_t row, state;      // a row has a line more than it needs, so that neighbours are not of one set of a cache
   size_t bytes;
