@@ -234,14 +234,14 @@ void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, 
 constexpr int kRowsAhead = 8;                          // rows fetched ahead of the one that is widened
 constexpr int kLineElements = 64 / int(sizeof(bf16));  // of a cache line
 
-// Pairs of bfloat16 as float32: the odd ones, and kWideK / 2 further the even ones; whole vectors of them are written.
-// As much of what lies at `next` is fetched.
-ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
+// Pairs of bfloat16 as float32, a row of `stride`: the odd ones, and in its second half the even ones; whole vectors of
+// them are written. As much of what lies at `next` is fetched.
+template <int stride> ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
   const I32x16 upper = all_int(int(0xffff0000u));
   const auto widen16 = [&](int i, auto... part) {
     const I32x16 both = load_int(from + 2 * i, part...);
     store(to + i, as_float(both & upper));
-    store(to + kWideK / 2 + i, as_float(shift_left<16>(both)));
+    store(to + stride / 2 + i, as_float(shift_left<16>(both)));
   };
   int i = 0;
   for (; i + kLanes <= pairs; i += kLanes) {
@@ -268,10 +268,9 @@ ANNEAL_INLINE void multiply_wide_pair(Tile<MR, NR>& tile, const float* a, Part&&
   }
 }
 
-// A tile over a block of panels that it widens beside its multiplications. The first of many leaves them in `wide` for
-// the others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up. Null:
-// for nobody.
-template <int MR, int NR, bool keeps>
+// The first tile over a block of panels: widens them beside its multiplications, and leaves them in `wide` for the
+// others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up.
+template <int MR, int NR>
 void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float* wide, int pairs, float* c, int64_t ldc,
                             bool accumulate, Ahead ahead) {
   Tile<MR, NR> tile;
@@ -282,7 +281,7 @@ void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float*
     multiply_wide_pair(tile, a, [&](int j, int half) {
       const I32x16 pair = load_int(w + j * panel);
       const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
-      if constexpr (keeps) store(wide + (j * kWideK + 2 * p + half) * kLanes, part);
+      store(wide + (j * kWideK + 2 * p + half) * kLanes, part);
       return part;
     });
   }
@@ -333,27 +332,6 @@ ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, 
   if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
 }
 
-template <int MR>
-ANNEAL_INLINE void multiply_widening_rows(int rows, const float* a, const bf16* w, int64_t panel, int pairs, float* c,
-                                          int64_t ldc, bool accumulate, Ahead ahead) {
-  if (rows == MR) return multiply_widening_tile<MR, 1, false>(a, w, panel, nullptr, pairs, c, ldc, accumulate, ahead);
-  if constexpr (MR > 1) multiply_widening_rows<MR - 1>(rows, a, w, panel, pairs, c, ldc, accumulate, ahead);
-}
-
-// One block of k over a panel, by rows of which there are too few to keep what is widened of it.
-inline void multiply_few(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
-                         bool accumulate, const bf16* next) {
-  constexpr int most = kWidenedTileRows[1];
-  const int tiles = (rows + most - 1) / most;
-  Ahead ahead{(const char*)next, 64 / tiles};
-  for (int t = 0, row = 0; t < tiles; t++) {
-    const int left = tiles - t, mine = (rows - row + left - 1) / left;
-    multiply_widening_rows<most>(mine, a + row * kWideK, w, panel, k / 2, c + row * ldc, ldc, accumulate, ahead);
-    row += mine;
-    ahead.at += int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
-  }
-}
-
 // The activations of a next block: `k` of each row are fetched.
 struct UpcomingRows {
   const bf16* at;
@@ -376,7 +354,7 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   };
   Ahead ahead{(const char*)next, 64 / tiles};
   fetch_rows(0, first);
-  multiply_widening_tile<first, NR, true>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
+  multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
   for (int t = 1, row = first; t < tiles; t++) {
     const int left = tiles - t, mine = (rows - row + left - 1) / left;
     ahead.at += bytes;
@@ -387,9 +365,9 @@ void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel
   }
 }
 
-// Without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and, where rows are
-// many, blocks of panels once for all rows. A block fetches the next one of its panels; the last fetches the first one
-// of panels as far on as there are, which their worker will likely multiply next, or of its own again for more rows.
+// Many rows without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and
+// blocks of panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of
+// panels as far on as there are, which their worker will likely multiply next, or of its own again for more rows.
 // Activations of the next block are fetched by all panels, each its share: a few lines of every row, which no processor
 // fetches ahead.
 inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
@@ -402,7 +380,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
       const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
       for (int i = 0; i < rows; i++) {
         const bf16* from = a + (row + i) * lda + k0;
-        widen_pairs(from, depth / 2, wide + i * kWideK, from + (i + kRowsAhead < rows ? kRowsAhead * lda : 0));
+        widen_pairs<kWideK>(from, depth / 2, wide + i * kWideK, from + (i + kRowsAhead < rows ? kRowsAhead * lda : 0));
       }
       const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
       const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
@@ -416,14 +394,6 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
         const bf16* next = more_k ? from + int64_t(depth) * kLanes : w + (more_rows ? p : p + npanels) * panel;
         const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
         const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
-        if (kSomeRows < kManyRows && m < kManyRows) {
-          const bf16* following = p + 1 < npanels ? from + panel
-                                  : more_k        ? w + int64_t(k0 + depth) * kLanes
-                                                  : w + npanels * panel;
-          multiply_few(wide, rows, from, panel, depth, to, ldc, add, following);
-          p++;
-          continue;
-        }
         const auto take = [&]<int NR>() {
           multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next, rows_ahead);
           p += NR;
@@ -447,6 +417,64 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
     row += rows;
   }
 }
+
+#ifdef ANNEAL_SOME_ROWS
+// A tile over a panel that it widens for nobody else. Pairs are loaded once for each half of them: six rows leave no
+// register for what both are made of.
+template <int MR>
+void multiply_some_tile(const float* a, const bf16* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+  Tile<MR, 1> tile;
+  tile.begin(c, ldc, accumulate);
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+    if (p % kPairsAhead == 0) ahead.template fetch<1, kPairsAhead>(0);
+    const F32x16 odd = as_float(load_int(w) & upper);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; i++) add_row(tile.c[i][0], odd, a[i * kSomeK]);
+    const bf16* again = w;
+    asm volatile("" : "+r"(again));
+    const F32x16 even = as_float(shift_left<16>(load_int(again)));
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; i++) add_row(tile.c[i][0], even, a[i * kSomeK + kSomeK / 2]);
+  }
+  tile.end(c, ldc);
+}
+
+template <int MR>
+ANNEAL_INLINE void multiply_some_rows(int rows, const float* a, const bf16* w, int pairs, float* c, int64_t ldc,
+                                      bool accumulate, Ahead ahead) {
+  if (rows == MR) return multiply_some_tile<MR>(a, w, pairs, c, ldc, accumulate, ahead);
+  if constexpr (MR > 1) multiply_some_rows<MR - 1>(rows, a, w, pairs, c, ldc, accumulate, ahead);
+}
+
+// Some rows without instructions for pairs of bfloat16: widened once for all panels, which each of their tiles widens
+// anew. Tiles fetch the next panel, each its share.
+inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
+                          int64_t ldc, bool accumulate) {
+  alignas(64) float wide[(kManyRows - 1) * kSomeK];
+  const int tiles = (m + kSomeTileRows - 1) / kSomeTileRows;
+  for (int k0 = 0; k0 < k; k0 += kSomeK) {
+    const int depth = round_to(k - k0 < kSomeK ? k - k0 : kSomeK, 2);
+    for (int i = 0; i < m; i++) {
+      const bf16* from = a + i * lda + k0;
+      widen_pairs<kSomeK>(from, depth / 2, wide + i * kSomeK, from + (i + kRowsAhead < m ? kRowsAhead * lda : 0));
+    }
+    for (int p = 0; p < npanels; p++) {
+      const bf16* from = w + p * panel + int64_t(k0) * kLanes;
+      const bf16* next = p + 1 < npanels  ? from + panel
+                         : k0 + depth < k ? w + int64_t(k0 + depth) * kLanes
+                                          : w + npanels * panel;
+      for (int t = 0, row = 0; t < tiles; t++) {
+        const int left = tiles - t, mine = (m - row + left - 1) / left;
+        const Ahead ahead{(const char*)(next + int64_t(depth) * kLanes / tiles * t), 64 / tiles};
+        multiply_some_rows<kSomeTileRows>(mine, wide + row * kSomeK, from, depth / 2, c + row * ldc + p * kLanes, ldc,
+                                          accumulate || k0 > 0, ahead);
+        row += mine;
+      }
+    }
+  }
+}
+#endif
 #endif
 
 // c [m][16 * npanels] (+)= a [m][k] . W^T over neighbouring panels of `panel` elements.
@@ -457,9 +485,14 @@ void multiply_block(const T* a, int64_t lda, int m, const T* w, int64_t panel, i
   if constexpr (kByTiles<T>)
     return multiply_tiles(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next.at, next.step);
 #endif
+#ifdef ANNEAL_SOME_ROWS
+  if constexpr (kStep<T> == 2)
+    if (m >= kSomeRows && m < kManyRows && npanels > 1)
+      return multiply_some(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
+#endif
 #ifndef ANNEAL_PAIR_PRODUCT
   if constexpr (kStep<T> == 2)
-    if (m >= kSomeRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
+    if (m >= kManyRows && npanels > 1) return multiply_wide(a, lda, m, w, panel, k, npanels, c, ldc, accumulate);
 #endif
   const bool streams = streams_panels<T>(m, k);
   while (npanels > 0) {

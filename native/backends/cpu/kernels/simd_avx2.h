@@ -211,6 +211,18 @@ ANNEAL_INLINE void add_three(F32x16* const (&sums)[3], const F32x16 (&x)[3], con
   *sums[0] = {lo0, hi0}, *sums[1] = {lo1, hi1}, *sums[2] = {lo2, hi2};
 }
 
+// sum += x in every lane times the 16 of `part`. As assembly: six such sums and a part leave one register for x, and
+// g++ would load the next x before the one before is done with.
+ANNEAL_INLINE void add_row(F32x16& sum, const F32x16& part, const float& x) {
+  __m256 wide, lo = sum.lo, hi = sum.hi;
+  asm("vbroadcastss %[x], %[wide]\n\t"
+      "vfmadd231ps %[part_lo], %[wide], %[lo]\n\t"
+      "vfmadd231ps %[part_hi], %[wide], %[hi]"
+      : [lo] "+x"(lo), [hi] "+x"(hi), [wide] "=&x"(wide)
+      : [part_lo] "x"(part.lo), [part_hi] "x"(part.hi), [x] "m"(x));
+  sum = {lo, hi};
+}
+
 // sum += the products of both signed words in every lane. As assembly: g++ keeps sums of the intrinsic in memory.
 ANNEAL_INLINE void add_products8(__m256i& sum, __m256i words, __m256i x) {
 #ifdef __AVXVNNI__
@@ -352,11 +364,14 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
   }
 }
 
+#define ANNEAL_SOME_ROWS 1
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kSomeRows = 7;                  // from which on rows of bfloat16 are widened once for all panels
-constexpr int kManyRows = 11;                 // and blocks of panels once for all rows
+constexpr int kSomeRows = 5;                  // from which on rows of bfloat16 are widened once for all panels
+constexpr int kSomeTileRows = 6;              // of theirs, over one panel
+constexpr int kSomeK = 1152;                  // of such a block
+constexpr int kManyRows = 19;                 // from which on blocks of panels are, too, once for all rows
 constexpr int kWideK = 128, kWideRows = 128;  // of such a block
 constexpr int kPairsAhead = 1;                // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;     // rows are widened anew for so many

@@ -275,8 +275,7 @@ ANNEAL_INLINE F32x16 pair_product(F32x16 c, I32x16 w, I32x16 a) {
 // Register tiles of the product: rows for 1, 2, 3, 4 panels side by side, and panels where rows are few.
 constexpr int kTileRows[5] = {0, 12, 12, 8, 6};
 constexpr int kWidenedTileRows[5] = {0, 12, 12, 8, 5};
-constexpr int kSomeRows = 17;                // from which on rows of bfloat16 are widened once for all panels
-constexpr int kManyRows = 17;                // and blocks of panels once for all rows
+constexpr int kManyRows = 17;                // from which on rows and panels of bfloat16 are widened once for all
 constexpr int kWideK = 96, kWideRows = 192;  // of such a block: three panels of it lie in half a first-level cache
 constexpr int kPairsAhead = 8;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 24;    // rows are widened anew for so many

@@ -327,8 +327,7 @@ ANNEAL_INLINE void transpose_pairs(I32x16* v) {
 // twice the registers, of half the size.
 constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
-constexpr int kSomeRows = 16;                // from which on rows of bfloat16 are widened once for all panels
-constexpr int kManyRows = 16;                // and blocks of panels once for all rows
+constexpr int kManyRows = 16;                // from which on rows and panels of bfloat16 are widened once for all
 constexpr int kWideK = 128, kWideRows = 64;  // of such a block
 constexpr int kPairsAhead = 1;               // of panels to come, that a tile fetches at once
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
