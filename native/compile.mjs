@@ -56,7 +56,7 @@ const FLAGS = [
 /** False warnings of GCC: intrinsics leave a register undefined on purpose, and version 12 misjudges how strings are joined. */
 const GCC_FLAGS = ["-Wno-uninitialized", "-Wno-maybe-uninitialized", "-Wno-restrict"];
 
-const AVX2 = ["-mavx2", "-mfma"];
+const AVX2 = ["-mavx2", "-mfma", "-mf16c"];
 const AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"];
 /** Flags of the files that belong to one architecture. */
 const INSTRUCTION_SETS = {

@@ -22,8 +22,8 @@ Processor ask_processor() {
   Processor has;
   uint32_t a, b, c, d;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return has;
-  const bool fma = c & bit_FMA, avx = c & bit_AVX, xgetbv = c & bit_OSXSAVE;
-  if (!fma || !avx || !xgetbv) return has;
+  const bool fma = c & bit_FMA, halves = c & bit_F16C, avx = c & bit_AVX, xgetbv = c & bit_OSXSAVE;
+  if (!fma || !halves || !avx || !xgetbv) return has;
   // Which registers the system saves when it switches threads: bits 1 and 2 the 256-bit ones, 5 to 7 masks and the
   // 512-bit ones.
   uint32_t saved, high;

@@ -4,7 +4,7 @@
 namespace anneal::executor {
 
 struct Processor {
-  // Of x86-64: avx2 has FMA with it, avx512 F, BW, DQ and VL; amx are tiles of bfloat16, whose registers a process must
+  // Of x86-64: avx2 has FMA and F16C with it, avx512 F, BW, DQ and VL; amx are tiles of bfloat16, whose registers a process must
   // ask for.
   bool avx2 = false, avxvnni = false, avx512 = false, avx512vnni = false, avx512bf16 = false, amx = false;
   // Of 64-bit Arm: products of bytes that add up four in a lane, and matrices of them.

@@ -1,9 +1,9 @@
-// Blocks made of numbers, for x86 with AVX2; compiled with -mavx2 -mfma.
+// Blocks made of numbers, for x86 with AVX2; compiled with -mavx2 -mfma -mf16c.
 #if defined(__x86_64__)
 #include "fit.h"
 
 #if !(defined(__AVX2__) && !defined(__AVX512F__))
-#error "compile this file with -mavx2 -mfma"
+#error "compile this file with -mavx2 -mfma -mf16c"
 #endif
 
 namespace anneal::quantization {

@@ -153,7 +153,7 @@ ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_
   if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR, made_signed>(rows, a, lda, w, groups, c, ldc);
 }
 
-constexpr int kFewCodeRows = 16, kFewCodeGroups = 2;  // of 32 k
+constexpr int kFewCodeRows = 16;
 
 #ifdef ANNEAL_CODE_QUADS
 // From so many rows on bytes are made signed, or all codes laid out in pairs, once for all of them.
@@ -217,7 +217,8 @@ void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, con
   const int64_t bytes = quantized_panel_bytes(F, k);
   UnpackedPanel unpacked[NR];
   // Few rows wait for memory, which must not wait for them: what is fetched ahead is asked for a little at a time.
-  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, m <= kFewCodeRows ? kFewCodeGroups : kUnpackGroups, c, ldc,
+  constexpr int few = quantized_format(F).bits == 8 ? 2 : kFewCodeGroups;
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, m <= kFewCodeRows ? few : kUnpackGroups, c, ldc,
                               [&](int j, int first, int count) {
                                 unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j], NR * bytes);
                                 return unpacked[j].groups();

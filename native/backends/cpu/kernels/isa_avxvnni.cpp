@@ -1,9 +1,9 @@
-// Products with quantised weights for x86 with AVX-VNNI; compiled with -mavx2 -mfma -mavxvnni.
+// Products with quantised weights for x86 with AVX-VNNI; compiled with -mavx2 -mfma -mf16c -mavxvnni.
 #if defined(__x86_64__)
 #include "quantized.h"
 
-#if !(defined(__AVX2__) && defined(__FMA__) && defined(__AVXVNNI__) && !defined(__AVX512F__))
-#error "compile this file with -mavx2 -mfma -mavxvnni"
+#if !(defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && defined(__AVXVNNI__) && !defined(__AVX512F__))
+#error "compile this file with -mavx2 -mfma -mf16c -mavxvnni"
 #endif
 
 namespace anneal::cpu {

@@ -151,6 +151,8 @@ inline void put_scales(const QuantizedFormat& f, const quantization::Block& b, i
 
 ANNEAL_INLINE F32x16 half_floats(const uint8_t* p) { return load_halves((const uint16_t*)p); }
 
+typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+
 // Those of 16 outputs for 32 k: one vector, or one for every 16 k.
 struct GroupScales {
   float *scales, *minima, *zeros;
@@ -160,12 +162,13 @@ struct GroupScales {
 template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, int group, const GroupScales& to) {
   constexpr QuantizedFormat f = quantized_format(F);
   if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
-    const I32x16 lower = load_bytes(from + 64 + group * kLanes), pairs = load_bytes(from + 192 + group / 2 * kLanes),
-                 upper = group % 2 ? shift_right<4>(pairs) : pairs;
-    const I32x16 s = (lower & all_int(15)) | (shift_left<4>(upper) & all_int(0x30)),
-                 m = shift_right<4>(lower) | (shift_left<2>(upper) & all_int(0x30));
-    store(to.scales, half_floats(from) * to_float(s));
-    store(to.minima, negate(half_floats(from + 32) * to_float(m)));
+    Bytes lower, pairs;
+    __builtin_memcpy(&lower, from + 64 + group * kLanes, sizeof lower);
+    __builtin_memcpy(&pairs, from + 192 + group / 2 * kLanes, sizeof pairs);
+    const Bytes upper = group % 2 ? pairs >> 4 : pairs;
+    const Bytes s = (lower & 15) | (upper << 4 & 0x30), m = lower >> 4 | (upper << 2 & 0x30);
+    store(to.scales, half_floats(from) * to_float(load_bytes(&s)));
+    store(to.minima, negate(half_floats(from + 32) * to_float(load_bytes(&m))));
   } else if constexpr (F == TensorFormat::q6_k) {
     const F32x16 d = half_floats(from);
 #pragma GCC unroll 2

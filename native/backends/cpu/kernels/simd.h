@@ -23,7 +23,7 @@ template <class Lanes = Full> ANNEAL_INLINE void store(bf16* p, F32x16 x, Lanes 
 
 ANNEAL_INLINE F32x16 negate(F32x16 x) { return as_float(as_int(x) ^ all_int(int(0x80000000u))); }
 
-#ifndef __AVX512F__
+#ifndef __AVX2__
 // 16 float16. A small one has no exponent of float32 to be moved to: flushing it to zero would lose it.
 ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) {
   const I32x16 bits = load_words((const bf16*)p), rest = bits & all_int(0x7fff), sign = bits & all_int(0x8000);

@@ -135,6 +135,10 @@ ANNEAL_INLINE I32x16 load_bytes(const void* p) {
   const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
 }
+ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) {
+  const __m128i* const at = (const __m128i*)p;
+  return {_mm256_cvtph_ps(_mm_loadu_si128(at)), _mm256_cvtph_ps(_mm_loadu_si128(at + 1))};
+}
 ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128((const __m128i*)p);
   return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
@@ -381,6 +385,7 @@ constexpr int kStreamedK = 576;  // from which on few rows go from panel to pane
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
+constexpr int kFewCodeGroups = 8;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -335,6 +335,7 @@ constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from pan
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
+constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
