@@ -14,6 +14,7 @@ import * as loraAdapters from "../src/schemas/loraAdapters.js";
 import * as models from "../src/schemas/models.js";
 import * as pages from "../src/schemas/pages.js";
 import * as publish from "../src/schemas/publish.js";
+import * as responseRequests from "../src/schemas/responseRequests.js";
 import * as responses from "../src/schemas/responses.js";
 import * as textCompletions from "../src/schemas/textCompletions.js";
 import * as tokens from "../src/schemas/tokens.js";
@@ -34,7 +35,7 @@ const schemasOf = (module: object): Schemas =>
 /** Files of src/types, and the schemas they are made of; each may use what those before it have. */
 const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
-  ["responses", "responses.ts", schemasOf(responses)],
+  ["responses", "responseRequests.ts and responses.ts", [...schemasOf(responseRequests), ...schemasOf(responses)]],
   ["textCompletions", "textCompletions.ts", schemasOf(textCompletions)],
   ["loraAdapters", "loraAdapters.ts", schemasOf(loraAdapters)],
   ["embeddings", "embeddings.ts", schemasOf(embeddings)],

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { chatParams } from "../src/engine/responses/chatParams.js";
 import { samplingNumbers } from "../src/samplingNumbers.js";
-import { responseCreate } from "../src/schemas/responses.js";
+import { responseCreate } from "../src/schemas/responseRequests.js";
 import { textCompletionCreate } from "../src/schemas/textCompletions.js";
 
 /** A number that one kind of request had no field for, or did not hand on, would be ignored there without a word. */

@@ -1,6 +1,7 @@
 // Responses over HTTP.
 
 import type { ExactFields } from "../json.js";
+import * as requests from "../schemas/responseRequests.js";
 import * as schemas from "../schemas/responses.js";
 import type { ResponseCreateParams, ResponseItemQuery, ResponseQuery } from "../types/responses.js";
 import type { Call, Route } from "./route.js";
@@ -38,7 +39,7 @@ export const responseRoutes: readonly Route[] = [
     method: "POST",
     path: "/v1/responses",
     summary: "Create a response",
-    body: schemas.responseCreate,
+    body: requests.responseCreate,
     response: schemas.response,
     events: schemas.responseStreamEvent,
     eventsAreNamed: true,
@@ -48,7 +49,7 @@ export const responseRoutes: readonly Route[] = [
     method: "GET",
     path: one,
     summary: "Get a response that was kept",
-    query: schemas.responseQuery,
+    query: requests.responseQuery,
     response: schemas.response,
     events: schemas.responseStreamEvent,
     eventsAreNamed: true,
@@ -72,7 +73,7 @@ export const responseRoutes: readonly Route[] = [
     method: "GET",
     path: `${one}/input_items`,
     summary: "List what a response was asked with",
-    query: schemas.responseItemQuery,
+    query: requests.responseItemQuery,
     response: schemas.responseItemList,
     handle: async ({ as, params, query }) =>
       as.responses.inputItems.list(params.response_id!, query as ResponseItemQuery),

@@ -1,233 +1,6 @@
-// Made of src/schemas/responses.ts by `npm run generate`: change those.
+// Made of src/schemas/responseRequests.ts and responses.ts by `npm run generate`: change those.
 
 import type { StructuredOutputs } from "./chat.js";
-
-/** What has become of a response. */
-export type ResponseStatus = "queued" | "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
-
-/** A drawn token of a text. */
-export interface ResponseLogprob {
-  /** The token's text. */
-  token: string;
-  /** Natural logarithm of the raw probability, at least -9999. */
-  logprob: number;
-  /** UTF-8 of the token's own text. */
-  bytes: number[];
-  /** The likeliest tokens, falling. */
-  top_logprobs: {
-    /** The token's text. */
-    token: string;
-    /** Natural logarithm of the raw probability, at least -9999. */
-    logprob: number;
-    /** UTF-8 of the token's own text. */
-    bytes: number[];
-  }[];
-}
-
-/** A text that the model wrote. */
-export interface ResponseOutputText {
-  type: "output_text";
-  /** The text. */
-  text: string;
-  /** Always empty. */
-  annotations: never[];
-  /** One entry per token, where they were asked for. */
-  logprobs: ResponseLogprob[];
-}
-
-/** What the model says. */
-export interface ResponseOutputMessage {
-  type: "message";
-  /** Its id. */
-  id: string;
-  role: "assistant";
-  /** Whether it is whole. */
-  status: "in_progress" | "completed" | "incomplete";
-  /** One text. */
-  content: ResponseOutputText[];
-}
-
-/** A function that the model wants called. */
-export interface ResponseFunctionCall {
-  type: "function_call";
-  /** Its id. */
-  id: string;
-  /** What the call's output repeats. */
-  call_id: string;
-  /** The function's name. */
-  name: string;
-  /** The namespace that the function is of, if it is of one. */
-  namespace?: string;
-  /** JSON, as the model wrote it. */
-  arguments: string;
-  /** Whether it is whole. */
-  status: "in_progress" | "completed" | "incomplete";
-}
-
-/** What the model thought, where it was asked for as a summary. */
-export interface ResponseSummaryText {
-  type: "summary_text";
-  /** The thoughts. */
-  text: string;
-}
-
-/** What the model thought. */
-export interface ResponseReasoningText {
-  type: "reasoning_text";
-  /** The thoughts. */
-  text: string;
-}
-
-/** What the model thought before it answered. */
-export interface ResponseReasoningItem {
-  type: "reasoning";
-  /** Its id. */
-  id: string;
-  /** The thoughts, where they were asked for as a summary. */
-  summary: ResponseSummaryText[];
-  /** The thoughts, where they were not. */
-  content?: ResponseReasoningText[];
-  /** The thoughts encoded, where that was asked for. */
-  encrypted_content?: string | null;
-  /** Whether it is whole. */
-  status: "in_progress" | "completed" | "incomplete";
-}
-
-/** An item of a response. */
-export type ResponseOutputItem = ResponseOutputMessage | ResponseFunctionCall | ResponseReasoningItem;
-
-/** How many tokens a response took. */
-export interface ResponseUsage {
-  /** Of the prompt. */
-  input_tokens: number;
-  /** More of the prompt. */
-  input_tokens_details: {
-    /** Of the prompt's: those that were not computed again. */
-    cached_tokens: number;
-    /** Always 0: what is cached is not counted apart. */
-    cache_write_tokens: number;
-  };
-  /** Drawn. */
-  output_tokens: number;
-  /** More of what was drawn. */
-  output_tokens_details: {
-    /** Of these, those of thoughts. */
-    reasoning_tokens: number;
-  };
-  /** Both. */
-  total_tokens: number;
-}
-
-/** A function that the model may call. */
-export interface ResponseFunctionTool {
-  type: "function";
-  /** The function's name. */
-  name: string;
-  /** What it does. */
-  description: string | null;
-  /** JSON Schema of its arguments. */
-  parameters: Record<string, unknown> | null;
-  /** As asked. */
-  strict: boolean | null;
-}
-
-/** Functions under a common name. */
-export interface ResponseNamespaceTool {
-  type: "namespace";
-  /** The name that its functions have in common. */
-  name: string;
-  /** What they are for. */
-  description: string | null;
-  /** Its functions. */
-  tools: ResponseFunctionTool[];
-}
-
-/** What the model answered, and what it was asked. */
-export interface ModelResponse {
-  /** `resp_` and random characters. */
-  id: string;
-  object: "response";
-  /** Unix time, in seconds. */
-  created_at: number;
-  /** When it was completed; null: it was not. */
-  completed_at: number | null;
-  /** What has become of it. */
-  status: ResponseStatus;
-  /** Why it failed. */
-  error: {
-    /** Which kind. */
-    code: "server_error";
-    /** What it was. */
-    message: string;
-  } | null;
-  /** Why it is incomplete. */
-  incomplete_details: {
-    /** What ended it. */
-    reason: "max_output_tokens" | "repetition";
-  } | null;
-  /** The model that answered; of a trained one with its step. */
-  model: string;
-  /** What the model thought, said and called, in this order. */
-  output: ResponseOutputItem[];
-  /** How many tokens it took, once it has ended. */
-  usage: ResponseUsage | null;
-  /** As asked. */
-  instructions: string | null;
-  /** As asked. */
-  previous_response_id: string | null;
-  /** As asked. */
-  metadata: Record<string, string>;
-  /** As asked. */
-  store: boolean;
-  /** As asked. */
-  background: boolean;
-  /** As asked; null: the model's own. */
-  temperature: number | null;
-  /** As asked; null: the model's own. */
-  top_p: number | null;
-  /** As asked. */
-  presence_penalty: number;
-  /** As asked. */
-  frequency_penalty: number;
-  /** As asked. */
-  max_output_tokens: number | null;
-  /** As asked. */
-  max_tool_calls: number | null;
-  /** As asked. */
-  parallel_tool_calls: boolean;
-  /** As asked. */
-  tool_choice: string | { [choiceField: string]: unknown };
-  /** As asked, without what is left out. */
-  tools: (ResponseFunctionTool | ResponseNamespaceTool)[];
-  /** As asked. */
-  text: {
-    /** As asked. */
-    format: { [formatField: string]: unknown };
-    /** As asked. */
-    verbosity?: "low" | "medium" | "high";
-  };
-  /** As asked. */
-  reasoning: {
-    /** As asked. */
-    effort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null;
-    /** As asked. */
-    summary: "auto" | "concise" | "detailed" | null;
-  };
-  /** As asked. */
-  top_logprobs: number;
-  /** As asked. */
-  truncation: "auto" | "disabled";
-  /** As asked. */
-  user?: string;
-  /** As asked. */
-  safety_identifier: string | null;
-  /** As asked. */
-  prompt_cache_key: string | null;
-  /** Always "default". */
-  service_tier: "default";
-  /** Always null. */
-  access_programs: null;
-}
 
 /** One item of what a response answers: a message, a call that the model made, what came of it, or what it thought. */
 export interface ResponseInputItemParam {
@@ -540,6 +313,266 @@ export interface ResponseCreateParamsStreaming extends ResponseCreateParamsBase 
   stream: true;
 }
 
+/** Which of a response's input items are wanted, and in which order. */
+export interface ResponseItemQuery {
+  /** Id of the last item already seen; the page begins after it. */
+  after?: string | null;
+  /** Items of the page at most. A whole number, 1 to 100. Default: 20. */
+  limit?: number | null;
+  /** By their place in the input. Default: "desc". */
+  order?: "asc" | "desc" | null;
+}
+
+/** How a response is retrieved. */
+export interface ResponseQuery {
+  /** Whether it comes as the events it was made of; of one that has ended, as few as tell it. Default: false. */
+  stream?: boolean | null;
+  /**
+   * Sequence number of the last event already seen; of a response that has ended, only its last event is told then. A
+   * whole number, at least 0.
+   */
+  starting_after?: number | null;
+}
+
+/** How a response is retrieved, in one piece. */
+export interface ResponseQueryNonStreaming extends ResponseQuery {
+  /** It comes in one piece. */
+  stream?: false | null;
+}
+
+/** How a response is retrieved, as events. */
+export interface ResponseQueryStreaming extends ResponseQuery {
+  /** It comes as the events it was made of. */
+  stream: true;
+}
+
+/** What has become of a response. */
+export type ResponseStatus = "queued" | "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
+
+/** A drawn token of a text. */
+export interface ResponseLogprob {
+  /** The token's text. */
+  token: string;
+  /** Natural logarithm of the raw probability, at least -9999. */
+  logprob: number;
+  /** UTF-8 of the token's own text. */
+  bytes: number[];
+  /** The likeliest tokens, falling. */
+  top_logprobs: {
+    /** The token's text. */
+    token: string;
+    /** Natural logarithm of the raw probability, at least -9999. */
+    logprob: number;
+    /** UTF-8 of the token's own text. */
+    bytes: number[];
+  }[];
+}
+
+/** A text that the model wrote. */
+export interface ResponseOutputText {
+  type: "output_text";
+  /** The text. */
+  text: string;
+  /** Always empty. */
+  annotations: never[];
+  /** One entry per token, where they were asked for. */
+  logprobs: ResponseLogprob[];
+}
+
+/** What the model says. */
+export interface ResponseOutputMessage {
+  type: "message";
+  /** Its id. */
+  id: string;
+  role: "assistant";
+  /** Whether it is whole. */
+  status: "in_progress" | "completed" | "incomplete";
+  /** One text. */
+  content: ResponseOutputText[];
+}
+
+/** A function that the model wants called. */
+export interface ResponseFunctionCall {
+  type: "function_call";
+  /** Its id. */
+  id: string;
+  /** What the call's output repeats. */
+  call_id: string;
+  /** The function's name. */
+  name: string;
+  /** The namespace that the function is of, if it is of one. */
+  namespace?: string;
+  /** JSON, as the model wrote it. */
+  arguments: string;
+  /** Whether it is whole. */
+  status: "in_progress" | "completed" | "incomplete";
+}
+
+/** What the model thought, where it was asked for as a summary. */
+export interface ResponseSummaryText {
+  type: "summary_text";
+  /** The thoughts. */
+  text: string;
+}
+
+/** What the model thought. */
+export interface ResponseReasoningText {
+  type: "reasoning_text";
+  /** The thoughts. */
+  text: string;
+}
+
+/** What the model thought before it answered. */
+export interface ResponseReasoningItem {
+  type: "reasoning";
+  /** Its id. */
+  id: string;
+  /** The thoughts, where they were asked for as a summary. */
+  summary: ResponseSummaryText[];
+  /** The thoughts, where they were not. */
+  content?: ResponseReasoningText[];
+  /** The thoughts encoded, where that was asked for. */
+  encrypted_content?: string | null;
+  /** Whether it is whole. */
+  status: "in_progress" | "completed" | "incomplete";
+}
+
+/** An item of a response. */
+export type ResponseOutputItem = ResponseOutputMessage | ResponseFunctionCall | ResponseReasoningItem;
+
+/** How many tokens a response took. */
+export interface ResponseUsage {
+  /** Of the prompt. */
+  input_tokens: number;
+  /** More of the prompt. */
+  input_tokens_details: {
+    /** Of the prompt's: those that were not computed again. */
+    cached_tokens: number;
+    /** Always 0: what is cached is not counted apart. */
+    cache_write_tokens: number;
+  };
+  /** Drawn. */
+  output_tokens: number;
+  /** More of what was drawn. */
+  output_tokens_details: {
+    /** Of these, those of thoughts. */
+    reasoning_tokens: number;
+  };
+  /** Both. */
+  total_tokens: number;
+}
+
+/** A function that the model may call. */
+export interface ResponseFunctionTool {
+  type: "function";
+  /** The function's name. */
+  name: string;
+  /** What it does. */
+  description: string | null;
+  /** JSON Schema of its arguments. */
+  parameters: Record<string, unknown> | null;
+  /** As asked. */
+  strict: boolean | null;
+}
+
+/** Functions under a common name. */
+export interface ResponseNamespaceTool {
+  type: "namespace";
+  /** The name that its functions have in common. */
+  name: string;
+  /** What they are for. */
+  description: string | null;
+  /** Its functions. */
+  tools: ResponseFunctionTool[];
+}
+
+/** What the model answered, and what it was asked. */
+export interface ModelResponse {
+  /** `resp_` and random characters. */
+  id: string;
+  object: "response";
+  /** Unix time, in seconds. */
+  created_at: number;
+  /** When it was completed; null: it was not. */
+  completed_at: number | null;
+  /** What has become of it. */
+  status: ResponseStatus;
+  /** Why it failed. */
+  error: {
+    /** Which kind. */
+    code: "server_error";
+    /** What it was. */
+    message: string;
+  } | null;
+  /** Why it is incomplete. */
+  incomplete_details: {
+    /** What ended it. */
+    reason: "max_output_tokens" | "repetition";
+  } | null;
+  /** The model that answered; of a trained one with its step. */
+  model: string;
+  /** What the model thought, said and called, in this order. */
+  output: ResponseOutputItem[];
+  /** How many tokens it took, once it has ended. */
+  usage: ResponseUsage | null;
+  /** As asked. */
+  instructions: string | null;
+  /** As asked. */
+  previous_response_id: string | null;
+  /** As asked. */
+  metadata: Record<string, string>;
+  /** As asked. */
+  store: boolean;
+  /** As asked. */
+  background: boolean;
+  /** As asked; null: the model's own. */
+  temperature: number | null;
+  /** As asked; null: the model's own. */
+  top_p: number | null;
+  /** As asked. */
+  presence_penalty: number;
+  /** As asked. */
+  frequency_penalty: number;
+  /** As asked. */
+  max_output_tokens: number | null;
+  /** As asked. */
+  max_tool_calls: number | null;
+  /** As asked. */
+  parallel_tool_calls: boolean;
+  /** As asked. */
+  tool_choice: string | { [choiceField: string]: unknown };
+  /** As asked, without what is left out. */
+  tools: (ResponseFunctionTool | ResponseNamespaceTool)[];
+  /** As asked. */
+  text: {
+    /** As asked. */
+    format: { [formatField: string]: unknown };
+    /** As asked. */
+    verbosity?: "low" | "medium" | "high";
+  };
+  /** As asked. */
+  reasoning: {
+    /** As asked. */
+    effort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | null;
+    /** As asked. */
+    summary: "auto" | "concise" | "detailed" | null;
+  };
+  /** As asked. */
+  top_logprobs: number;
+  /** As asked. */
+  truncation: "auto" | "disabled";
+  /** As asked. */
+  user?: string;
+  /** As asked. */
+  safety_identifier: string | null;
+  /** As asked. */
+  prompt_cache_key: string | null;
+  /** Always "default". */
+  service_tier: "default";
+  /** Always null. */
+  access_programs: null;
+}
+
 /** A response that was deleted. */
 export interface ResponseDeleted {
   /** Its id. */
@@ -606,39 +639,6 @@ export interface ResponseItemList {
   first_id: string;
   /** Id of the last item, "" when the page is empty: the `after` of the next page. */
   last_id: string;
-}
-
-/** Which of a response's input items are wanted, and in which order. */
-export interface ResponseItemQuery {
-  /** Id of the last item already seen; the page begins after it. */
-  after?: string | null;
-  /** Items of the page at most. A whole number, 1 to 100. Default: 20. */
-  limit?: number | null;
-  /** By their place in the input. Default: "desc". */
-  order?: "asc" | "desc" | null;
-}
-
-/** How a response is retrieved. */
-export interface ResponseQuery {
-  /** Whether it comes as the events it was made of; of one that has ended, as few as tell it. Default: false. */
-  stream?: boolean | null;
-  /**
-   * Sequence number of the last event already seen; of a response that has ended, only its last event is told then. A
-   * whole number, at least 0.
-   */
-  starting_after?: number | null;
-}
-
-/** How a response is retrieved, in one piece. */
-export interface ResponseQueryNonStreaming extends ResponseQuery {
-  /** It comes in one piece. */
-  stream?: false | null;
-}
-
-/** How a response is retrieved, as events. */
-export interface ResponseQueryStreaming extends ResponseQuery {
-  /** It comes as the events it was made of. */
-  stream: true;
 }
 
 /** A part of a response as it is made. */

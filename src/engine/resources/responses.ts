@@ -55,7 +55,7 @@ export class Responses implements ResponsesResource {
   ): Promise<ModelResponse | Events> {
     options?.signal?.throwIfAborted();
     const { strict, caller } = this.#view;
-    const { responseQuery } = await import("../../schemas/responses.js");
+    const { responseQuery } = await import("../../schemas/responseRequests.js");
     const { stream, starting_after = null } = validate(responseQuery, query, { from: "query", strict });
     const record = accessResponse(this.#core.store, caller, responseId);
     const { background } = responseHost(this.#core);
@@ -91,7 +91,7 @@ export class Responses implements ResponsesResource {
     const page = async (after: string | null | undefined): Promise<Page<ResponseItem>> => {
       options?.signal?.throwIfAborted();
       const { strict, caller } = this.#view;
-      const { responseItemQuery } = await import("../../schemas/responses.js");
+      const { responseItemQuery } = await import("../../schemas/responseRequests.js");
       const asked = validate(responseItemQuery, { ...query, after }, { from: "query", strict });
       const items = await inputOf(accessResponse(this.#core.store, caller, responseId));
       if (asked.order === "desc") items.reverse();

@@ -3,7 +3,7 @@
 import { relocatedFault } from "../../relocatedFault.js";
 import { samplingNumbers } from "../../samplingNumbers.js";
 import { namespacedName, offeredFunctions } from "../../schemas/offeredFunctions.js";
-import type { ResponseRequest } from "../../schemas/responses.js";
+import type { ResponseRequest } from "../../schemas/responseRequests.js";
 import type { PlacedItem } from "./inputItems.js";
 
 interface AssistantMessage {

@@ -1,7 +1,7 @@
 // Responses: a chat completion asked for and answered in items and events.
 
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
-import { responseCreate } from "../../schemas/responses.js";
+import { responseCreate } from "../../schemas/responseRequests.js";
 import { validateAsync } from "../../schemas/validate.js";
 import type { ModelResponse, ResponseStreamEvent } from "../../types/responses.js";
 import type { ChatCall } from "../chat/host.js";

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { NotFoundError, ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
-import type { ResponseRequest } from "../../schemas/responses.js";
+import type { ResponseRequest } from "../../schemas/responseRequests.js";
 import type { ResponseItem } from "../../types/responses.js";
 import { decodeThoughts } from "./thoughts.js";
 

@@ -2,7 +2,7 @@
 
 import { AnnealError, ValidationError } from "../../errors.js";
 import { stringifyAsync } from "../../jsonPieces.js";
-import type { ResponseRequest } from "../../schemas/responses.js";
+import type { ResponseRequest } from "../../schemas/responseRequests.js";
 import type { Store } from "../../store/store.js";
 import type { ChatCompletion, ChatCompletionChunk, CompletionUsage, FinishReason } from "../../types/chat.js";
 import type { ModelResponse, ResponseFunctionTool, ResponseStreamEvent, ResponseUsage } from "../../types/responses.js";

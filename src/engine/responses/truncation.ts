@@ -2,7 +2,7 @@
 
 import { ValidationError } from "../../errors.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
-import type { ResponseRequest } from "../../schemas/responses.js";
+import type { ResponseRequest } from "../../schemas/responseRequests.js";
 import { validateAsync } from "../../schemas/validate.js";
 import type { ChatCall, ChatHost } from "../chat/host.js";
 import { renderPrompt } from "../chat/prompt.js";
