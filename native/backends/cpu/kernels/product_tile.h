@@ -1,0 +1,60 @@
+// What every product of the exact family is made of: tiles of sums in registers, and what they fetch meanwhile.
+#pragma once
+#include "panels.h"
+
+namespace anneal::cpu {
+namespace {
+
+// Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
+// little ahead of themselves: they wait for memory anyway, or go from panel to panel, since memory answers one stream
+// faster than several. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile
+// its share. Where the caller knows what it will read after the product, that is fetched instead.
+struct Ahead {
+  const char* at;
+  int64_t step;
+
+  // For the next `vectors` of each of NR panels that lie `panel` bytes apart: a tile's share of several is one line
+  // where tiles are many, and each fetch takes the place of a multiplication. Memory answers few at once best.
+  template <int NR, int vectors> ANNEAL_INLINE void fetch(int64_t panel) {
+    const char* line = at;
+    at += vectors * step;
+    do {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) prefetch(line + j * panel);
+      line += 64;
+    } while (vectors > 1 && line < at);
+  }
+};
+
+// A register tile: MR rows of c by NR panels. Each row's address comes from the one before: g++ would make all of them
+// before the sums begin, move them through vector registers, and have a tile wait for the sums of the one before it.
+template <int MR, int NR> struct Tile {
+  F32x16 c[MR][NR];
+
+  ANNEAL_INLINE void begin(const float* from, int64_t ldc, bool accumulate) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) c[i][j] = accumulate ? load(from + j * kLanes) : zero();
+      from = next_row(from, ldc);
+    }
+  }
+  ANNEAL_INLINE void end(float* to, int64_t ldc) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) store(to + j * kLanes, c[i][j]);
+      to = next_row(to, ldc);
+    }
+  }
+
+ private:
+  template <class P> static ANNEAL_INLINE P* next_row(P* row, int64_t ldc) {
+    row += ldc;
+    asm("" : "+r"(row));
+    return row;
+  }
+};
+
+}  // namespace
+}  // namespace anneal::cpu

@@ -1,0 +1,257 @@
+// Products of bfloat16 where no instruction multiplies pairs of it: rows, and panels for many of them, are widened to
+// float32 a block at a time. See gemm.h for their sums.
+#pragma once
+#include "product_tile.h"
+
+#ifndef ANNEAL_PAIR_PRODUCT
+namespace anneal::cpu {
+namespace {
+
+constexpr int kRowsAhead = 8;                          // rows fetched ahead of the one that is widened
+constexpr int kLineElements = 64 / int(sizeof(bf16));  // of a cache line
+
+// Pairs of bfloat16 as float32, a row of `stride`: the odd ones, and in its second half the even ones; whole vectors of
+// them are written. As much of what lies at `next` is fetched.
+template <int stride> ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
+  const I32x16 upper = all_int(int(0xffff0000u));
+  const auto widen16 = [&](int i, auto... part) {
+    const I32x16 both = load_int(from + 2 * i, part...);
+    store(to + i, as_float(both & upper));
+    store(to + stride / 2 + i, as_float(shift_left<16>(both)));
+  };
+  int i = 0;
+  for (; i + kLanes <= pairs; i += kLanes) {
+    prefetch(next + 2 * i);
+    widen16(i);
+  }
+  if (i < pairs) widen16(i, Part{pairs - i});
+}
+
+// A step of a tile over rows of widened pairs: part_of(j, half) are the odd k of panel j, then the even ones.
+template <int MR, int NR, class Part>
+ANNEAL_INLINE void multiply_wide_pair(Tile<MR, NR>& tile, const float* a, Part&& part_of) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; half++) {
+    F32x16 part[NR];
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++) part[j] = part_of(j, half);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const F32x16 x = all(a[i * kWideK + half * (kWideK / 2)]);
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) tile.c[i][j] = fma(x, part[j], tile.c[i][j]);
+    }
+  }
+}
+
+// The first tile over a block of panels: widens them beside its multiplications, and leaves them in `wide` for the
+// others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up.
+template <int MR, int NR>
+void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float* wide, int pairs, float* c, int64_t ldc,
+                            bool accumulate, Ahead ahead) {
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, accumulate);
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(panel * int64_t(sizeof(bf16)));
+    multiply_wide_pair(tile, a, [&](int j, int half) {
+      const I32x16 pair = load_int(w + j * panel);
+      const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
+      store(wide + (j * kWideK + 2 * p + half) * kLanes, part);
+      return part;
+    });
+  }
+  tile.end(c, ldc);
+}
+
+#ifdef ANNEAL_SUMS_IN_PLACE
+constexpr int kPairsInPlace = 4;
+
+// Three rows of kPairsInPlace widened pairs by NR panels. Where two threads share a core, its instructions are what
+// both wait for: of this the fewest go with a multiplication.
+template <int NR> ANNEAL_INLINE void multiply_in_place(Tile<3, NR>& tile, const float* a, const float* w) {
+#pragma GCC unroll 8
+  for (int step = 0; step < 2 * kPairsInPlace; step++) {
+    const float* const at = a + step % 2 * (kWideK / 2) + step / 2;
+    const F32x16 x[3] = {all(at[0]), all(at[kWideK]), all(at[2 * kWideK])};
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++)
+      add_three({&tile.c[0][j], &tile.c[1][j], &tile.c[2][j]}, x, w + (j * kWideK + step) * kLanes);
+  }
+}
+#endif
+
+template <int MR, int NR>
+void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead,
+                        int64_t ahead_panel) {
+  Tile<MR, NR> tile;
+  tile.begin(c, ldc, accumulate);
+  int p = 0;
+#ifdef ANNEAL_SUMS_IN_PLACE
+  if constexpr (MR == 3)
+    for (; p + kPairsInPlace <= pairs; p += kPairsInPlace, a += kPairsInPlace, w += 2 * kPairsInPlace * kLanes) {
+      ahead.template fetch<NR, kPairsInPlace>(ahead_panel);
+      multiply_in_place(tile, a, w);
+    }
+#endif
+  for (; p < pairs; p++, a++, w += 2 * kLanes) {
+    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(ahead_panel);
+    multiply_wide_pair(tile, a, [&](int j, int half) { return load(w + (j * kWideK + half) * kLanes); });
+  }
+  tile.end(c, ldc);
+}
+
+template <int MR, int NR>
+ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, int pairs, float* c, int64_t ldc,
+                                      bool accumulate, Ahead ahead, int64_t ahead_panel) {
+  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
+  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
+}
+
+// The activations of a next block: `k` of each row are fetched.
+struct UpcomingRows {
+  const bf16* at;
+  int64_t ld;
+  int k;
+};
+
+// One block of k over NR panels: widened once for all rows. As much of what lies at `next` is fetched meanwhile, and of
+// each row its part of next_rows.
+template <int NR>
+void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
+                          bool accumulate, const bf16* next, const UpcomingRows& next_rows) {
+  alignas(64) float wide[NR * kWideK * kLanes];
+  constexpr int first = kWidenedTileRows[NR], most = kTileRows[NR];
+  const int tiles = 1 + (rows - first + most - 1) / most;
+  const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
+  const auto fetch_rows = [&](int row, int count) {
+    for (int i = row; i < row + count; i++)
+      for (int kk = 0; kk < next_rows.k; kk += kLineElements) prefetch(next_rows.at + i * next_rows.ld + kk);
+  };
+  Ahead ahead{(const char*)next, 64 / tiles};
+  fetch_rows(0, first);
+  multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
+  for (int t = 1, row = first; t < tiles; t++) {
+    const int left = tiles - t, mine = (rows - row + left - 1) / left;
+    ahead.at += bytes;
+    fetch_rows(row, mine);
+    multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
+                                 panel * int64_t(sizeof(bf16)));
+    row += mine;
+  }
+}
+
+// Many rows without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and
+// blocks of panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of
+// panels as far on as there are, which their worker will likely multiply next, or of its own again for more rows.
+// Activations of the next block are fetched by all panels, each its share: a few lines of every row, which no processor
+// fetches ahead.
+inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
+                          int64_t ldc, bool accumulate) {
+  alignas(64) float wide[kWideRows * kWideK];
+  const int blocks = (m + kWideRows - 1) / kWideRows, height = m / blocks, taller = m % blocks;
+  for (int b = 0, row = 0; b < blocks; b++) {
+    const int rows = height + (b < taller);
+    for (int k0 = 0; k0 < k; k0 += kWideK) {
+      const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
+      for (int i = 0; i < rows; i++) {
+        const bf16* from = a + (row + i) * lda + k0;
+        widen_pairs<kWideK>(from, depth / 2, wide + i * kWideK, from + (i + kRowsAhead < rows ? kRowsAhead * lda : 0));
+      }
+      const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
+      const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
+      const int upcoming_k = more_k ? k - k0 - depth : more_rows ? k : 0;
+      const int share = round_to((kWideK * kWidePanels + npanels - 1) / npanels, kLineElements);
+      for (int p = 0, fetched = 0; p < npanels; fetched += share) {
+        const bf16* from = w + p * panel + int64_t(k0) * kLanes;
+        float* to = c + row * ldc + p * kLanes;
+        const bool add = accumulate || k0 > 0;
+        const int left = npanels - p;
+        const bf16* next = more_k ? from + int64_t(depth) * kLanes : w + (more_rows ? p : p + npanels) * panel;
+        const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
+        const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
+        const auto take = [&]<int NR>() {
+          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next, rows_ahead);
+          p += NR;
+        };
+        if constexpr (kWidePanels == 3) {
+          if (left == 4)
+            take.template operator()<4>();
+          else if (left >= 3)
+            take.template operator()<3>();
+          else if (left == 2)
+            take.template operator()<2>();
+          else
+            take.template operator()<1>();
+        } else if (kWidePanels == 2 && left >= 2) {
+          take.template operator()<2>();
+        } else {
+          take.template operator()<1>();
+        }
+      }
+    }
+    row += rows;
+  }
+}
+
+#ifdef ANNEAL_SOME_ROWS
+// A tile over a panel that it widens for nobody else. Pairs are loaded once for each half of them: six rows leave no
+// register for what both are made of.
+template <int MR>
+void multiply_some_tile(const float* a, const bf16* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead) {
+  Tile<MR, 1> tile;
+  tile.begin(c, ldc, accumulate);
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+    if (p % kPairsAhead == 0) ahead.template fetch<1, kPairsAhead>(0);
+    const F32x16 odd = as_float(load_int(w) & upper);
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; i++) add_row(tile.c[i][0], odd, a[i * kSomeK]);
+    const bf16* again = w;
+    asm volatile("" : "+r"(again));
+    const F32x16 even = as_float(shift_left<16>(load_int(again)));
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; i++) add_row(tile.c[i][0], even, a[i * kSomeK + kSomeK / 2]);
+  }
+  tile.end(c, ldc);
+}
+
+template <int MR>
+ANNEAL_INLINE void multiply_some_rows(int rows, const float* a, const bf16* w, int pairs, float* c, int64_t ldc,
+                                      bool accumulate, Ahead ahead) {
+  if (rows == MR) return multiply_some_tile<MR>(a, w, pairs, c, ldc, accumulate, ahead);
+  if constexpr (MR > 1) multiply_some_rows<MR - 1>(rows, a, w, pairs, c, ldc, accumulate, ahead);
+}
+
+// Some rows without instructions for pairs of bfloat16: widened once for all panels, which each of their tiles widens
+// anew. Tiles fetch the next panel, each its share.
+inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
+                          int64_t ldc, bool accumulate) {
+  alignas(64) float wide[(kManyRows - 1) * kSomeK];
+  const int tiles = (m + kSomeTileRows - 1) / kSomeTileRows;
+  for (int k0 = 0; k0 < k; k0 += kSomeK) {
+    const int depth = round_to(k - k0 < kSomeK ? k - k0 : kSomeK, 2);
+    for (int i = 0; i < m; i++) {
+      const bf16* from = a + i * lda + k0;
+      widen_pairs<kSomeK>(from, depth / 2, wide + i * kSomeK, from + (i + kRowsAhead < m ? kRowsAhead * lda : 0));
+    }
+    for (int p = 0; p < npanels; p++) {
+      const bf16* from = w + p * panel + int64_t(k0) * kLanes;
+      const bf16* next = p + 1 < npanels  ? from + panel
+                         : k0 + depth < k ? w + int64_t(k0 + depth) * kLanes
+                                          : w + npanels * panel;
+      for (int t = 0, row = 0; t < tiles; t++) {
+        const int left = tiles - t, mine = (m - row + left - 1) / left;
+        const Ahead ahead{(const char*)(next + int64_t(depth) * kLanes / tiles * t), 64 / tiles};
+        multiply_some_rows<kSomeTileRows>(mine, wide + row * kSomeK, from, depth / 2, c + row * ldc + p * kLanes, ldc,
+                                          accumulate || k0 > 0, ahead);
+        row += mine;
+      }
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace anneal::cpu
+#endif
