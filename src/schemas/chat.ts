@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
-import { byDefault, extending, field, mutable, named, optionalInType, typed } from "./fields.js";
+import { byDefault, extending, field, mutable, named, optionalInType, streamKinds, typed } from "./fields.js";
 import { anyValue, list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
@@ -491,24 +491,13 @@ const fields = named(
 );
 
 /** What the two kinds of calls take. */
-export const chatCompletionCreateKinds = [
-  named(
-    "ChatCompletionCreateParamsNonStreaming",
-    extending(
-      chatFields,
-      chatFields.extend({ stream: field(z.literal(false).nullish(), "The reply comes in one piece.") }),
-    ),
-    "A chat completion to create, in one piece.",
-  ),
-  named(
-    "ChatCompletionCreateParamsStreaming",
-    extending(
-      chatFields,
-      chatFields.extend({ stream: field(z.literal(true), "The reply comes in chunks, as it is written.") }),
-    ),
-    "A chat completion to create, in chunks.",
-  ),
-];
+export const chatCompletionCreateKinds = streamKinds(chatFields, {
+  id: "ChatCompletionCreateParams",
+  what: "A chat completion to create",
+  whole: "The reply comes in one piece.",
+  parts: "The reply comes in chunks, as it is written.",
+  streamed: "in chunks",
+});
 
 type Fields = z.output<typeof fields>;
 

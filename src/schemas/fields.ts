@@ -98,6 +98,22 @@ export function extending<S extends z.ZodType>(base: z.ZodObject, schema: S): S 
   return schema;
 }
 
+/**
+ * What the two kinds of calls take: `base` with `stream` off, and with it on. `what` is asked for, in one piece or as `streamed` says;
+ * `whole` and `parts`: the same in the words of the field.
+ */
+export function streamKinds(
+  base: z.ZodObject,
+  told: { id: string; what: string; whole: string; parts: string; streamed: string },
+): z.ZodObject[] {
+  const kind = (name: string, stream: z.ZodType, sentence: string, how: string) =>
+    named(told.id + name, extending(base, base.extend({ stream: field(stream, sentence) })), `${told.what}, ${how}.`);
+  return [
+    kind("NonStreaming", z.literal(false).nullish(), told.whole, "in one piece"),
+    kind("Streaming", z.literal(true), told.parts, told.streamed),
+  ];
+}
+
 /** A field that types let be left out, so that what other libraries write fits; the check refuses it then. */
 export function optionalInType<S extends z.ZodType>(schema: S): S {
   hint(schema, { isOptional: true });

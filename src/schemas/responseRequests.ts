@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
-import { byDefault, extending, field, named, open, optionalInType, shared, typed } from "./fields.js";
+import { byDefault, extending, field, named, open, optionalInType, shared, streamKinds, typed } from "./fields.js";
 import { anyValue, list, looseObject, map } from "./limited.js";
 import { offeredFunctions } from "./offeredFunctions.js";
 
@@ -263,24 +263,13 @@ const fields = named(
 );
 
 /** What the two kinds of calls take. */
-export const responseCreateKinds = [
-  named(
-    "ResponseCreateParamsNonStreaming",
-    extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(false).nullish(), "The response comes in one piece.") }),
-    ),
-    "A response to create, in one piece.",
-  ),
-  named(
-    "ResponseCreateParamsStreaming",
-    extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(true), "The response comes as events, as it is made.") }),
-    ),
-    "A response to create, as events.",
-  ),
-];
+export const responseCreateKinds = streamKinds(baseFields, {
+  id: "ResponseCreateParams",
+  what: "A response to create",
+  whole: "The response comes in one piece.",
+  parts: "The response comes as events, as it is made.",
+  streamed: "as events",
+});
 
 type Tool = z.output<typeof tool>;
 
@@ -347,24 +336,13 @@ export const responseQuery = named(
 );
 
 /** What the two kinds of calls take. */
-export const responseQueryKinds = [
-  named(
-    "ResponseQueryNonStreaming",
-    extending(
-      responseQuery,
-      responseQuery.extend({ stream: field(z.literal(false).nullish(), "It comes in one piece.") }),
-    ),
-    "How a response is retrieved, in one piece.",
-  ),
-  named(
-    "ResponseQueryStreaming",
-    extending(
-      responseQuery,
-      responseQuery.extend({ stream: field(z.literal(true), "It comes as the events it was made of.") }),
-    ),
-    "How a response is retrieved, as events.",
-  ),
-];
+export const responseQueryKinds = streamKinds(responseQuery, {
+  id: "ResponseQuery",
+  what: "How a response is retrieved",
+  whole: "It comes in one piece.",
+  parts: "It comes as the events it was made of.",
+  streamed: "as events",
+});
 
 export const responseItemQuery = named(
   "ResponseItemQuery",

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { chatFields, flag, optional, pickedSampling } from "./chat.js";
 import { finishReason, promptLogprobs, usage } from "./completions.js";
-import { byDefault, extending, field, named, typed } from "./fields.js";
+import { byDefault, extending, field, named, streamKinds, typed } from "./fields.js";
 import { list } from "./limited.js";
 
 /** Far beyond any context: what does not fit is told by what it has too many of. */
@@ -93,24 +93,13 @@ const fields = named(
 );
 
 /** What the two kinds of calls take. */
-export const textCompletionCreateKinds = [
-  named(
-    "TextCompletionCreateParamsNonStreaming",
-    extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(false).nullish(), "The choices come in one piece.") }),
-    ),
-    "A completion to create, in one piece.",
-  ),
-  named(
-    "TextCompletionCreateParamsStreaming",
-    extending(
-      baseFields,
-      baseFields.extend({ stream: field(z.literal(true), "The choices come in chunks, as they are written.") }),
-    ),
-    "A completion to create, in chunks.",
-  ),
-];
+export const textCompletionCreateKinds = streamKinds(baseFields, {
+  id: "TextCompletionCreateParams",
+  what: "A completion to create",
+  whole: "The choices come in one piece.",
+  parts: "The choices come in chunks, as they are written.",
+  streamed: "in chunks",
+});
 
 function* contradictions(request: z.output<typeof fields>): Generator<[path: string, message: string]> {
   if (request.suffix != null) yield ["suffix", "is not available here"];
