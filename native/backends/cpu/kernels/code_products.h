@@ -37,6 +37,23 @@ constexpr TensorFormat multiplied_as(TensorFormat format) {
   return format;
 }
 
+// Where the sum of a row's products begins, of all codes of a group or of one half: zero points less.
+template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& a, int part) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
+  return zero_point ? all_int(-zero_point * (group_scales(f) == 2 ? a.sums[part] : a.sums[0] + a.sums[1])) : all_int(0);
+}
+// And what becomes of it: c + it, scaled.
+template <TensorFormat F>
+ANNEAL_INLINE F32x16 add_sum(F32x16 c, I32x16 sum, const ActivationGroup& a, F32x16 scale, F32x16 zeros) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  F32x16 exact = to_float(sum);
+  // Sums of bytes are those of codes less 128.
+  if constexpr (f.zero == kOwnZeros)
+    exact = fma(all(float(a.sums[0] + a.sums[1])), all(f.bits == 8 ? 128.0f : 0.0f) - zeros, exact);
+  return fma(exact, all(a.scale) * scale, c);
+}
+
 #ifdef ANNEAL_CODE_QUADS
 template <class Body, int... q> ANNEAL_INLINE void each_of(std::integer_sequence<int, q...>, Body&& body) {
   (body.template operator()<q>(), ...);
@@ -49,7 +66,6 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
   constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
-  constexpr int zero_point = byte_codes ? kByteOffset : own_zeros ? 0 : f.zero;
   // Chains of integer sums that do not wait for each other; how they are added changes nothing.
   constexpr int chains = code_chains(MR * NR);
   Tile<MR, NR> tile;
@@ -60,8 +76,7 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
       I32x16 sums[MR][NR][chains];
 #pragma GCC unroll 16
       for (int i = 0; i < MR; i++) {
-        const int32_t* s = a[i * lda + g].sums;
-        const I32x16 start = zero_point ? all_int(-zero_point * (parts == 2 ? s[part] : s[0] + s[1])) : all_int(0);
+        const I32x16 start = first_sum<F>(a[i * lda + g], part);
 #pragma GCC unroll 8
         for (int j = 0; j < NR; j++)
 #pragma GCC unroll 4
@@ -124,13 +139,8 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
           I32x16 sum = sums[i][j][0];
 #pragma GCC unroll 4
           for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
-          F32x16 exact = to_float(sum);
-          if constexpr (own_zeros) {
-            // Sums of bytes are those of codes less 128.
-            const F32x16 rest = all(byte_codes ? 128.0f : 0.0f) - load(w[j].zeros + g * kLanes);
-            exact = fma(all(float(a[i * lda + g].sums[0] + a[i * lda + g].sums[1])), rest, exact);
-          }
-          tile.c[i][j] = fma(exact, all(a[i * lda + g].scale) * scale, tile.c[i][j]);
+          const F32x16 zeros = own_zeros ? load(w[j].zeros + g * kLanes) : zero();
+          tile.c[i][j] = add_sum<F>(tile.c[i][j], sum, a[i * lda + g], scale, zeros);
         }
       }
     }
@@ -211,6 +221,90 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
   }
 }
 
+// The integer sums of a row and a panel whose codes are unpacked on the way.
+template <TensorFormat F, int MR> struct PackedSum {
+  static constexpr int chains = code_chains(MR);
+  I32x16 sums[chains], words;
+
+  ANNEAL_INLINE void begin(const ActivationGroup& a, int part) {
+    sums[0] = first_sum<F>(a, part);
+#pragma GCC unroll 4
+    for (int q = 1; q < chains; q++) sums[q] = all_int(0);
+  }
+  template <int order, int quad> ANNEAL_INLINE void add(const ActivationGroup& a, I32x16 codes) {
+    I32x16& sum = sums[order % chains];
+#ifdef ANNEAL_CODE_QUADS
+    sum = dot_quad<quad % 4>(sum, codes, load_quads(a.codes + quad / 4 * 16));
+#else
+    int four;
+    __builtin_memcpy(&four, a.codes + 4 * quad, 4);
+#ifdef ANNEAL_WORD_SUMS
+    constexpr int together = word_quads(quantized_format(F));
+    const I32x16 two = code_words(codes, all_int(four));
+    words = order % together ? add_words(words, two) : two;
+    if (order % together == together - 1) sum = add_pairs(sum, words);
+#else
+    sum = dot_codes(sum, codes, all_int(four));
+#endif
+#endif
+  }
+  ANNEAL_INLINE I32x16 sum() const {
+    I32x16 sum = sums[0];
+#pragma GCC unroll 4
+    for (int q = 1; q < chains; q++) sum = sum + sums[q];
+    return sum;
+  }
+};
+
+// c [MR][16] += rows by a panel of codes below 8 bits, which stay in registers: each tile of rows unpacks them anew.
+// The same of what lies `ahead` bytes further is fetched.
+template <TensorFormat F, int MR>
+void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, int64_t ahead, float* c,
+                     int64_t ldc) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int quads = kQuads / group_scales(f), size = group_bytes(f), scale_bytes = block_scale_bytes(f);
+  constexpr int block_groups = f.numbers / kGroup, together = block_groups % 2 == 0 ? 2 : 1;
+  Tile<MR, 1> tile;
+  tile.begin(c, ldc, true);
+  const uint8_t *codes = panel, *scales = panel + code_bytes(f, k);
+  for (int left = k; left > 0; left -= f.numbers, scales += scale_bytes) {
+    for (int at = 0; at < scale_bytes; at += 64) prefetch(scales + at + ahead);
+    const BlockScales block = block_scales_of<F>(scales);
+    for (int step = 0; step < block_groups / together; step++) {
+#pragma GCC unroll 2
+      for (int i = 0; i < together; i++, codes += size, a++) {
+#pragma GCC unroll 8
+        for (int at = 0; at < size; at += 64) prefetch(codes + at + ahead);
+        GroupScales w;
+        PackedSum<F, MR> sums[MR];
+        each_packed_quad<f.bits, f.looked_up>(codes, [&](auto order, auto quad, I32x16 bytes) {
+          constexpr int part = order / quads;
+#pragma GCC unroll 4
+          for (int r = 0; r < MR; r++) {
+            if (order % quads == 0) sums[r].begin(a[r * lda], part);
+            sums[r].template add<order, quad>(a[r * lda], bytes);
+          }
+          if (order % quads < quads - 1) return;
+          if (part == 0) w = group_scales_of<F>(block, scales, step * together + i);
+#pragma GCC unroll 4
+          for (int r = 0; r < MR; r++)
+            tile.c[r][0] = add_sum<F>(tile.c[r][0], sums[r].sum(), a[r * lda], w.scales[part], w.zero);
+        });
+        if constexpr (f.minima)
+#pragma GCC unroll 4
+          for (int r = 0; r < MR; r++) tile.c[r][0] = fma(all(a[r * lda].sum), w.minimum, tile.c[r][0]);
+      }
+    }
+  }
+  tile.end(c, ldc);
+}
+template <TensorFormat F, int MR>
+ANNEAL_INLINE void multiply_packed_rows(int rows, const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k,
+                                        int64_t ahead, float* c, int64_t ldc) {
+  if (rows == MR) return multiply_packed<F, MR>(a, lda, panel, k, ahead, c, ldc);
+  if constexpr (MR > 1) multiply_packed_rows<F, MR - 1>(rows, a, lda, panel, k, ahead, c, ldc);
+}
+
 template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
                                int64_t ldc) {
@@ -236,7 +330,11 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
   while (npanels > 0) {
-    if (m > 2 && npanels >= kCodePanels) {
+    if (quantized_format(F).bits < 8 && m <= kPackedRows) {
+      if constexpr (quantized_format(F).bits < 8)
+        multiply_packed_rows<F, kPackedRows>(m, a, lda, panels, k, bytes, c, ldc);
+      npanels--, panels += bytes, c += kLanes;
+    } else if (m > 2 && npanels >= kCodePanels) {
       multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
       npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
     } else {

@@ -4,21 +4,23 @@
 // Codes, unsigned, for every group of 32 k, in quads of 4 neighbouring k: [16 outputs][4 k] bytes.
 //   8 bits   8 vectors of 64 bytes: quad 0 .. 7
 //   4 bits   4 vectors: the low halves of vector v are quad v, the high halves quad v + 4
-//   5 bits   and a vector of which bit j is the fifth of quad j
-//   6 bits   and two vectors: bits 2i, 2i + 1 of vector p are the upper ones of quad 4p + i
+//   5 bits   5 vectors: the low 5 bits of vector v are quad v. Above them lie bits 0 .. 2 of quads 5, 6, 7 in vectors
+//            0, 1, 2; bits 3, 4 of quad 5 in vector 3 and of quad 6 in vector 4, at the top; bits 3 and 4 of quad 7
+//            below those
+//   6 bits   3 vectors for the first 16 k, and 3 for the rest: the low 6 bits of vector v are quad v, and above them
+//            lie bits 2v, 2v + 1 of quad 3
 //
 // Scales, for every block.
 //   d [16] float16, with minima m [16] float16 behind it; where a block has several groups, of each besides:
-//   q4_k q5_k        [8 groups][16] bytes of which the low half is the lower 4 bits of the scale, the high half those
-//   of
-//                    the minimum; [4][16] bytes: bits 4h, 4h + 1 of byte j are the upper ones of the scale of group
-//                    2j + h, and the two after them those of the minimum
+//   q4_k q5_k        [4 pairs of groups][3][16] bytes of which the low 6 bits are the first group's scale and minimum
+//                    and the second's scale; above them lie bits 2v, 2v + 1 of the second's minimum
 //   q6_k             [16 groups of 16 k][16] signed bytes
 // With own zeros, scale [16] float32 and zero point [16] bytes instead; of mxfp4 the exponent [16] bytes.
 //
 // Codes of 16 bits: see wide_products.h.
 #pragma once
 #include <cstring>
+#include <type_traits>
 
 #include "../../../quantization/blocks.h"
 #include "simd.h"
@@ -58,69 +60,72 @@ constexpr int64_t back_panel_bytes(int n) {
 
 // The 32 codes of a group of one output.
 inline void put_codes(int bits, uint8_t* group, int lane, const uint8_t* codes) {
-  uint8_t* const to = group + 4 * lane;
-  const auto put = [&](const uint8_t* bytes, int quads, int first) {
-    for (int q = 0; q < quads; q++) std::memcpy(to + (first + q) * kQuadBytes, bytes + 4 * q, 4);
-  };
-  if (bits == 8) return put(codes, 8, 0);
-  uint8_t low[16], high[8] = {};
-  for (int i = 0; i < 16; i++) low[i] = uint8_t((codes[i] & 15) | (codes[i + 16] & 15) << 4);
-  put(low, 4, 0);
-  if (bits == 5)
-    for (int i = 0; i < 32; i++) high[i % 4] |= uint8_t((codes[i] >> 4) << (i / 4));
-  if (bits == 6)
-    for (int i = 0; i < 32; i++) high[i / 16 * 4 + i % 4] |= uint8_t((codes[i] >> 4) << (i / 4 % 4 * 2));
-  put(high, bits - 4, 4);
+  for (int i = 0; i < 4; i++) {
+    uint8_t* const to = group + 4 * lane + i;
+    const auto put = [&](int v, int byte) { to[v * kQuadBytes] = uint8_t(byte); };
+    const auto code = [&](int quad) { return int(codes[4 * quad + i]); };
+    for (int v = 0; bits == 8 && v < 8; v++) put(v, code(v));
+    for (int v = 0; bits == 4 && v < 4; v++) put(v, code(v) | code(v + 4) << 4);
+    for (int v = 0; bits == 5 && v < 5; v++) {
+      const int above = v < 3 ? code(v + 5) & 7 : code(v + 2) >> 3 << 1 | (code(7) >> v & 1);
+      put(v, code(v) | above << 5);
+    }
+    for (int v = 0; bits == 6 && v < 6; v++) {
+      const int first = v / 3 * 4, at = v % 3;
+      put(v, code(first + at) | (code(first + 3) >> 2 * at & 3) << 6);
+    }
+  }
 }
 
 ANNEAL_INLINE I32x16 quad_mask(int byte) { return all_int(byte * 0x01010101); }
+// Of every byte the bits of `mask`, shifted down by n, which none of them passes the end of.
+template <int n> ANNEAL_INLINE I32x16 bits_down(const uint8_t* from, int mask) {
+  return shift_right<n>(load_int(from) & quad_mask(mask));
+}
+// Three vectors' upper two bits, the first's lowest.
+ANNEAL_INLINE I32x16 upper_pairs(const uint8_t* from) {
+  const I32x16 two = bits_down<2>(from, 0xc0) | (load_int(from + kQuadBytes) & quad_mask(0xc0));
+  return shift_right<2>(shift_right<2>(two) | (load_int(from + 2 * kQuadBytes) & quad_mask(0xc0)));
+}
 
-template <bool looked_up> ANNEAL_INLINE void unpack_codes4(const uint8_t* from, uint8_t* to) {
-  const auto codes = [](I32x16 x) {
-    x = x & quad_mask(0x0f);
-    if constexpr (looked_up) x = look_up(quantization::kMicroCodes, x);
-    return x;
-  };
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; v++) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, codes(both));
-    store_int(to + (v + 4) * kQuadBytes, codes(shift_right<4>(both)));
-  }
-}
-template <int n> ANNEAL_INLINE I32x16 shift_by(I32x16 x) {
-  if constexpr (n > 0)
-    return shift_left<n>(x);
-  else if constexpr (n < 0)
-    return shift_right<-n>(x);
-  else
-    return x;
-}
-template <int v = 0> ANNEAL_INLINE void unpack_codes5(const uint8_t* from, I32x16 fifth, uint8_t* to) {
-  if constexpr (v < 4) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - v>(fifth) & quad_mask(0x10)));
-    store_int(to + (v + 4) * kQuadBytes,
-              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<-v>(fifth) & quad_mask(0x10)));
-    unpack_codes5<v + 1>(from, fifth, to);
-  }
-}
-template <int v = 0> ANNEAL_INLINE void unpack_codes6(const uint8_t* from, I32x16 low, I32x16 high, uint8_t* to) {
-  if constexpr (v < 4) {
-    const I32x16 both = load_int(from + v * kQuadBytes);
-    store_int(to + v * kQuadBytes, (both & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(low) & quad_mask(0x30)));
-    store_int(to + (v + 4) * kQuadBytes,
-              (shift_right<4>(both) & quad_mask(0x0f)) | (shift_by<4 - 2 * v>(high) & quad_mask(0x30)));
-    unpack_codes6<v + 1>(from, low, high, to);
+template <int n> using Number = std::integral_constant<int, n>;
+
+// use(how many come before it, quad, its codes as bytes) for the quads of a group; of 6 bits in ascending order.
+template <int bits, bool looked_up, int v = 0, class Use>
+ANNEAL_INLINE void each_packed_quad(const uint8_t* from, Use&& use) {
+  static_assert(bits == 4 || ((bits == 5 || bits == 6) && !looked_up));
+  if constexpr (bits == 4 && v < 4) {
+    const auto code = [](I32x16 x) {
+      if constexpr (looked_up) x = look_up(quantization::kMicroCodes, x);
+      return x;
+    };
+    const uint8_t* const both = from + v * kQuadBytes;
+    use(Number<2 * v>(), Number<v>(), code(load_int(both) & quad_mask(0x0f)));
+    use(Number<2 * v + 1>(), Number<v + 4>(), code(bits_down<4>(both, 0xf0)));
+    each_packed_quad<bits, looked_up, v + 1>(from, use);
+  } else if constexpr (bits == 5 && v < 5) {
+    use(Number<v>(), Number<v>(), load_int(from + v * kQuadBytes) & quad_mask(0x1f));
+    each_packed_quad<bits, looked_up, v + 1>(from, use);
+  } else if constexpr (bits == 5) {
+    const uint8_t *const fourth = from + 3 * kQuadBytes, *const fifth = from + 4 * kQuadBytes;
+    use(Number<5>(), Number<5>(), bits_down<5>(from, 0xe0) | bits_down<3>(fourth, 0xc0));
+    use(Number<6>(), Number<6>(), bits_down<5>(from + kQuadBytes, 0xe0) | bits_down<3>(fifth, 0xc0));
+    use(Number<7>(), Number<7>(),
+        bits_down<5>(from + 2 * kQuadBytes, 0xe0) | bits_down<2>(fourth, 0x20) | bits_down<1>(fifth, 0x20));
+  } else if constexpr (bits == 6 && v < 8) {
+    const uint8_t* const three = from + v / 4 * 3 * kQuadBytes;
+    if constexpr (v % 4 < 3)
+      use(Number<v>(), Number<v>(), load_int(three + v % 4 * kQuadBytes) & quad_mask(0x3f));
+    else
+      use(Number<v>(), Number<v>(), upper_pairs(three));
+    each_packed_quad<bits, looked_up, v + 1>(from, use);
   }
 }
 
 // Codes of a group to bytes, quad after quad.
 template <int bits, bool looked_up> ANNEAL_INLINE void unpack_codes(const uint8_t* from, uint8_t* to) {
-  static_assert(bits == 4 || ((bits == 5 || bits == 6) && !looked_up));
-  if constexpr (bits == 4) unpack_codes4<looked_up>(from, to);
-  if constexpr (bits == 5) unpack_codes5(from, load_int(from + 256), to);
-  if constexpr (bits == 6) unpack_codes6(from, load_int(from + 256), load_int(from + 320), to);
+  each_packed_quad<bits, looked_up>(from,
+                                    [&](auto, auto quad, I32x16 codes) { store_int(to + quad * kQuadBytes, codes); });
 }
 
 // ---- scales
@@ -140,9 +145,10 @@ inline void put_scales(const QuantizedFormat& f, const quantization::Block& b, i
   put_half(scales, lane, b.d);
   if (f.minima) put_half(scales + 32, lane, b.m);
   if (f.format == TensorFormat::q4_k || f.format == TensorFormat::q5_k) {
-    for (int g = 0; g < 8; g++) {
-      scales[64 + g * kLanes + lane] = uint8_t((b.scales[g] & 15) | (b.minima[g] & 15) << 4);
-      scales[192 + g / 2 * kLanes + lane] |= uint8_t((b.scales[g] >> 4 | (b.minima[g] >> 4) << 2) << (g % 2 * 4));
+    for (int g = 0; g < 8; g += 2) {
+      const uint8_t three[] = {uint8_t(b.scales[g]), b.minima[g], uint8_t(b.scales[g + 1])};
+      for (int v = 0; v < 3; v++)
+        scales[64 + (g / 2 * 3 + v) * kLanes + lane] = uint8_t(three[v] | (b.minima[g + 1] >> 2 * v & 3) << 6);
     }
   } else if (f.format == TensorFormat::q6_k) {
     for (int g = 0; g < 16; g++) scales[32 + g * kLanes + lane] = uint8_t(b.scales[g]);
@@ -151,43 +157,68 @@ inline void put_scales(const QuantizedFormat& f, const quantization::Block& b, i
 
 ANNEAL_INLINE F32x16 half_floats(const uint8_t* p) { return load_halves((const uint16_t*)p); }
 
-typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+// 16 bytes, shifted by fours of them: what is shifted has no bits that would pass from one to another.
+typedef uint32_t Bytes __attribute__((vector_size(kLanes)));
+ANNEAL_INLINE Bytes bytes_at(const uint8_t* p) {
+  Bytes bytes;
+  __builtin_memcpy(&bytes, p, sizeof bytes);
+  return bytes;
+}
+ANNEAL_INLINE F32x16 to_float(Bytes bytes) { return to_float(load_bytes(&bytes)); }
 
-// Those of 16 outputs for 32 k: one vector, or one for every 16 k.
-struct GroupScales {
-  float *scales, *minima, *zeros;
+// What a block has for all of its groups: the scale of 16 outputs, and the minimum, if it has them.
+struct BlockScales {
+  F32x16 scale, minimum;
 };
-
-// `group`: of 32 k, within the block.
-template <TensorFormat F> ANNEAL_INLINE void unpack_scales(const uint8_t* from, int group, const GroupScales& to) {
+template <TensorFormat F> ANNEAL_INLINE BlockScales block_scales_of(const uint8_t* from) {
   constexpr QuantizedFormat f = quantized_format(F);
-  if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
-    Bytes lower, pairs;
-    __builtin_memcpy(&lower, from + 64 + group * kLanes, sizeof lower);
-    __builtin_memcpy(&pairs, from + 192 + group / 2 * kLanes, sizeof pairs);
-    const Bytes upper = group % 2 ? pairs >> 4 : pairs;
-    const Bytes s = (lower & 15) | (upper << 4 & 0x30), m = lower >> 4 | (upper << 2 & 0x30);
-    store(to.scales, half_floats(from) * to_float(load_bytes(&s)));
-    store(to.minima, negate(half_floats(from + 32) * to_float(load_bytes(&m))));
-  } else if constexpr (F == TensorFormat::q6_k) {
-    const F32x16 d = half_floats(from);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-      // Sign-extended from 8 bits.
-      const I32x16 s = load_bytes(from + 32 + (group * 2 + h) * kLanes);
-      store(to.scales + h * kLanes, d * to_float((s ^ all_int(0x80)) + all_int(-0x80)));
-    }
-  } else if constexpr (f.zero == kOwnZeros) {
-    store(to.scales, load((const float*)from));
-    store(to.zeros, to_float(load_bytes(from + 4 * kLanes)));
+  BlockScales block;
+  if constexpr (f.zero == kOwnZeros) {
+    block.scale = load((const float*)from);
   } else if constexpr (f.looked_up) {
     // Half of the power of two, which the codes are twice; what would have no exponent is 0.
-    store(to.scales, as_float(shift_left<23>(load_bytes(from))) * all(0.5f));
+    block.scale = as_float(shift_left<23>(load_bytes(from))) * all(0.5f);
+  } else {
+    block.scale = half_floats(from);
+    if constexpr (f.minima) block.minimum = half_floats(from + 32);
+    if constexpr (f.minima && f.groups() > 1) block.minimum = negate(block.minimum);
+  }
+  return block;
+}
+
+// What codes of 16 outputs are multiplied with, for 32 k: one scale, or one for each 16 k; what is added to the
+// products, and the zero point, if a format has them.
+struct GroupScales {
+  F32x16 scales[2], minimum, zero;
+};
+// `group`: of 32 k, within the block.
+template <TensorFormat F>
+ANNEAL_INLINE GroupScales group_scales_of(const BlockScales& block, const uint8_t* from, int group) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  GroupScales of;
+  if constexpr (F == TensorFormat::q4_k || F == TensorFormat::q5_k) {
+    constexpr uint32_t kLower = 0x3f3f3f3f, kUpper = 0xc0c0c0c0;
+    const uint8_t* const pair = from + 64 + group / 2 * 3 * kLanes;
+    if (group % 2 == 0) {
+      of.scales[0] = block.scale * to_float(bytes_at(pair) & kLower);
+      of.minimum = block.minimum * to_float(bytes_at(pair + kLanes) & kLower);
+    } else {
+      const Bytes scale = bytes_at(pair + 2 * kLanes);
+      const Bytes two = (bytes_at(pair) & kUpper) >> 2 | (bytes_at(pair + kLanes) & kUpper);
+      of.scales[0] = block.scale * to_float(scale & kLower);
+      of.minimum = block.minimum * to_float((two >> 2 | (scale & kUpper)) >> 2);
+    }
+  } else if constexpr (F == TensorFormat::q6_k) {
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++)
+      of.scales[h] = block.scale * to_float(load_signed_bytes((const int8_t*)from + 32 + (group * 2 + h) * kLanes));
   } else {
     static_assert(f.groups() == 1);
-    store(to.scales, half_floats(from));
-    if constexpr (f.minima) store(to.minima, half_floats(from + 32));
+    of.scales[0] = block.scale;
+    if constexpr (f.minima) of.minimum = block.minimum;
+    if constexpr (f.zero == kOwnZeros) of.zero = to_float(load_bytes(from + 4 * kLanes));
   }
+  return of;
 }
 
 // ---- panels
@@ -265,8 +296,12 @@ ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int grou
         for (int at = 0; at < block_scale_bytes(f); at += 64) prefetch(block_scales + at + ahead);
     }
     if constexpr (f.bits != 8) unpack_codes<f.bits, f.looked_up>(codes, to.code_bytes + g * kQuads * kQuadBytes);
-    unpack_scales<F>(block_scales, in_block,
-                     {to.scales + g * group_scales(f) * kLanes, to.minima + g * kLanes, to.zeros + g * kLanes});
+    const GroupScales of_group = group_scales_of<F>(block_scales_of<F>(block_scales), block_scales, in_block);
+    float* const of_groups = to.scales + g * group_scales(f) * kLanes;
+    store(of_groups, of_group.scales[0]);
+    if constexpr (group_scales(f) == 2) store(of_groups + kLanes, of_group.scales[1]);
+    if constexpr (f.minima) store(to.minima + g * kLanes, of_group.minimum);
+    if constexpr (f.zero == kOwnZeros) store(to.zeros + g * kLanes, of_group.zero);
   }
 }
 
