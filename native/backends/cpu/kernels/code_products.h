@@ -10,6 +10,7 @@
 #pragma once
 #include "codes.h"
 #include "gemm.h"
+#include "packed_products.h"
 #include "quantized_panel.h"
 #ifdef __ARM_FEATURE_MATMUL_INT8
 #include "code_pairs.h"
@@ -17,15 +18,6 @@
 
 namespace anneal::cpu {
 namespace {
-
-// Quads of a group whose products with activations add up in words, where an instruction set has these.
-constexpr int word_quads(const QuantizedFormat& f) {
-#ifdef ANNEAL_WORD_SUMS
-  if (f.bits < 8) return f.bits == 6 ? 2 : 4;
-#endif
-  return 1;
-}
-static_assert(4 * 2 * 31 * 127 < 1 << 15 && 2 * 2 * 63 * 127 < 1 << 15);
 
 // The first format that is multiplied alike once it is unpacked: one instance for all of them.
 constexpr TensorFormat multiplied_as(TensorFormat format) {
@@ -35,23 +27,6 @@ constexpr TensorFormat multiplied_as(TensorFormat format) {
         other.minima == f.minima && word_quads(other) == word_quads(f))
       return other.format;
   return format;
-}
-
-// Where the sum of a row's products begins, of all codes of a group or of one half: zero points less.
-template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& a, int part) {
-  constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
-  return zero_point ? all_int(-zero_point * (group_scales(f) == 2 ? a.sums[part] : a.sums[0] + a.sums[1])) : all_int(0);
-}
-// And what becomes of it: c + it, scaled.
-template <TensorFormat F>
-ANNEAL_INLINE F32x16 add_sum(F32x16 c, I32x16 sum, const ActivationGroup& a, F32x16 scale, F32x16 zeros) {
-  constexpr QuantizedFormat f = quantized_format(F);
-  F32x16 exact = to_float(sum);
-  // Sums of bytes are those of codes less 128.
-  if constexpr (f.zero == kOwnZeros)
-    exact = fma(all(float(a.sums[0] + a.sums[1])), all(f.bits == 8 ? 128.0f : 0.0f) - zeros, exact);
-  return fma(exact, all(a.scale) * scale, c);
 }
 
 #ifdef ANNEAL_CODE_QUADS
@@ -221,90 +196,6 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
   }
 }
 
-// The integer sums of a row and a panel whose codes are unpacked on the way.
-template <TensorFormat F, int MR> struct PackedSum {
-  static constexpr int chains = code_chains(MR);
-  I32x16 sums[chains], words;
-
-  ANNEAL_INLINE void begin(const ActivationGroup& a, int part) {
-    sums[0] = first_sum<F>(a, part);
-#pragma GCC unroll 4
-    for (int q = 1; q < chains; q++) sums[q] = all_int(0);
-  }
-  template <int order, int quad> ANNEAL_INLINE void add(const ActivationGroup& a, I32x16 codes) {
-    I32x16& sum = sums[order % chains];
-#ifdef ANNEAL_CODE_QUADS
-    sum = dot_quad<quad % 4>(sum, codes, load_quads(a.codes + quad / 4 * 16));
-#else
-    int four;
-    __builtin_memcpy(&four, a.codes + 4 * quad, 4);
-#ifdef ANNEAL_WORD_SUMS
-    constexpr int together = word_quads(quantized_format(F));
-    const I32x16 two = code_words(codes, all_int(four));
-    words = order % together ? add_words(words, two) : two;
-    if (order % together == together - 1) sum = add_pairs(sum, words);
-#else
-    sum = dot_codes(sum, codes, all_int(four));
-#endif
-#endif
-  }
-  ANNEAL_INLINE I32x16 sum() const {
-    I32x16 sum = sums[0];
-#pragma GCC unroll 4
-    for (int q = 1; q < chains; q++) sum = sum + sums[q];
-    return sum;
-  }
-};
-
-// c [MR][16] += rows by a panel of codes below 8 bits, which stay in registers: each tile of rows unpacks them anew.
-// The same of what lies `ahead` bytes further is fetched.
-template <TensorFormat F, int MR>
-void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, int64_t ahead, float* c,
-                     int64_t ldc) {
-  constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int quads = kQuads / group_scales(f), size = group_bytes(f), scale_bytes = block_scale_bytes(f);
-  constexpr int block_groups = f.numbers / kGroup, together = block_groups % 2 == 0 ? 2 : 1;
-  Tile<MR, 1> tile;
-  tile.begin(c, ldc, true);
-  const uint8_t *codes = panel, *scales = panel + code_bytes(f, k);
-  for (int left = k; left > 0; left -= f.numbers, scales += scale_bytes) {
-    for (int at = 0; at < scale_bytes; at += 64) prefetch(scales + at + ahead);
-    const BlockScales block = block_scales_of<F>(scales);
-    for (int step = 0; step < block_groups / together; step++) {
-#pragma GCC unroll 2
-      for (int i = 0; i < together; i++, codes += size, a++) {
-#pragma GCC unroll 8
-        for (int at = 0; at < size; at += 64) prefetch(codes + at + ahead);
-        GroupScales w;
-        PackedSum<F, MR> sums[MR];
-        each_packed_quad<f.bits, f.looked_up>(codes, [&](auto order, auto quad, I32x16 bytes) {
-          constexpr int part = order / quads;
-#pragma GCC unroll 4
-          for (int r = 0; r < MR; r++) {
-            if (order % quads == 0) sums[r].begin(a[r * lda], part);
-            sums[r].template add<order, quad>(a[r * lda], bytes);
-          }
-          if (order % quads < quads - 1) return;
-          if (part == 0) w = group_scales_of<F>(block, scales, step * together + i);
-#pragma GCC unroll 4
-          for (int r = 0; r < MR; r++)
-            tile.c[r][0] = add_sum<F>(tile.c[r][0], sums[r].sum(), a[r * lda], w.scales[part], w.zero);
-        });
-        if constexpr (f.minima)
-#pragma GCC unroll 4
-          for (int r = 0; r < MR; r++) tile.c[r][0] = fma(all(a[r * lda].sum), w.minimum, tile.c[r][0]);
-      }
-    }
-  }
-  tile.end(c, ldc);
-}
-template <TensorFormat F, int MR>
-ANNEAL_INLINE void multiply_packed_rows(int rows, const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k,
-                                        int64_t ahead, float* c, int64_t ldc) {
-  if (rows == MR) return multiply_packed<F, MR>(a, lda, panel, k, ahead, c, ldc);
-  if constexpr (MR > 1) multiply_packed_rows<F, MR - 1>(rows, a, lda, panel, k, ahead, c, ldc);
-}
-
 template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
                                int64_t ldc) {
@@ -314,7 +205,8 @@ void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, con
   constexpr int few = quantized_format(F).bits == 8 ? 2 : kFewCodeGroups;
   multiply_code_panels<F, NR>(a, lda, m, k / kGroup, m <= kFewCodeRows ? few : kUnpackGroups, c, ldc,
                               [&](int j, int first, int count) {
-                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j], NR * bytes);
+                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j],
+                                                m <= kFewCodeRows && NR == 1 ? kStreamAhead : NR * bytes);
                                 return unpacked[j].groups();
                               });
 }
@@ -331,8 +223,7 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
   while (npanels > 0) {
     if (quantized_format(F).bits < 8 && m <= kPackedRows) {
-      if constexpr (quantized_format(F).bits < 8)
-        multiply_packed_rows<F, kPackedRows>(m, a, lda, panels, k, bytes, c, ldc);
+      if constexpr (quantized_format(F).bits < 8) multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
       npanels--, panels += bytes, c += kLanes;
     } else if (m > 2 && npanels >= kCodePanels) {
       multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);

@@ -47,8 +47,8 @@ ANNEAL_INLINE void dequantize_panel(const uint8_t* panel, int k, int first, int 
                    [&](int at, const F32x16* values) { store_quad(values, out + int64_t(at) * kLanes); });
   } else {
     UnpackedPanel unpacked;
-    for (int g = 0; g < groups; g += kUnpackGroups) {
-      const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
+    for (int g = 0, count; g < groups; g += count) {
+      count = unpacked_together(first + g, first + groups);
       unpack_panel<F>(panel, k, first + g, count, unpacked);
       T* to = out + int64_t(g) * kGroup * kLanes;
       each_quad<F>(unpacked, count,
@@ -95,8 +95,7 @@ void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, 
   const int64_t bytes = quantized_panel_bytes(F, k), ahead = kTransposeAhead * bytes;
   UnpackedPanel unpacked;
   for (int c0 = col0, stop; c0 < col0 + cols; c0 = stop) {
-    const int first = c0 / kGroup, end = (col0 + cols + kGroup - 1) / kGroup,
-              groups = end - first < kUnpackGroups ? end - first : kUnpackGroups;
+    const int first = c0 / kGroup, groups = unpacked_together(first, (col0 + cols + kGroup - 1) / kGroup);
     stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int r = 0; r < rows; r += kLanes) {
       unpack_panel<F>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, groups, unpacked, ahead);
@@ -113,8 +112,8 @@ template <TensorFormat F> void embed_quantized(const void* panels, int k, int id
   const uint8_t* panel = (const uint8_t*)panels + id / kLanes * quantized_panel_bytes(F, k);
   const int lane = id % kLanes, groups = k / kGroup;
   UnpackedPanel unpacked;
-  for (int g0 = 0; g0 < groups; g0 += kUnpackGroups) {
-    const int count = groups - g0 < kUnpackGroups ? groups - g0 : kUnpackGroups;
+  for (int g0 = 0, count; g0 < groups; g0 += count) {
+    count = unpacked_together(g0, groups);
     unpack_panel<F>(panel, k, g0, count, unpacked);
     for (int i = 0; i < count * kGroup; i++) {
       const int zero = f.zero == kOwnZeros ? int(unpacked.zeros[i / kGroup * kLanes + lane]) : f.zero,

@@ -1,5 +1,6 @@
 // Quantised weights as panels of 16 outputs: how they lie, and how they are written and unpacked. A panel takes as many
-// bytes as its 16 rows do in blocks, and lies in two parts, each in ascending order of k:
+// bytes as its 16 rows do in blocks. It is read from end to end: for every 256 k, or 512 where only their scales fill
+// whole vectors of 64 bytes, the scales of their blocks and then the codes, each in ascending order of k.
 //
 // Codes, unsigned, for every group of 32 k, in quads of 4 neighbouring k: [16 outputs][4 k] bytes.
 //   8 bits   8 vectors of 64 bytes: quad 0 .. 7
@@ -17,7 +18,7 @@
 //   q6_k             [16 groups of 16 k][16] signed bytes
 // With own zeros, scale [16] float32 and zero point [16] bytes instead; of mxfp4 the exponent [16] bytes.
 //
-// Codes of 16 bits: see wide_products.h.
+// Codes of 16 bits lie apart from their scales: see wide_products.h.
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -42,11 +43,29 @@ constexpr int group_bytes(const QuantizedFormat& f) { return kGroup / 8 * kLanes
 constexpr int block_scale_bytes(const QuantizedFormat& f) { return kLanes * f.scale_bytes(); }
 // Scales that a group of 32 k has.
 constexpr int group_scales(const QuantizedFormat& f) { return f.group < kGroup ? kGroup / f.group : 1; }
-// Bytes of a panel's codes, and of a panel: padded to whole vectors.
+// Bytes of k numbers' codes and scales, and of a panel: padded to whole vectors.
 constexpr int64_t code_bytes(const QuantizedFormat& f, int k) { return int64_t(k) / kGroup * group_bytes(f); }
+constexpr int64_t scale_bytes(const QuantizedFormat& f, int k) { return int64_t(k) / f.numbers * block_scale_bytes(f); }
 constexpr int64_t quantized_panel_bytes(TensorFormat format, int k) {
   const QuantizedFormat& f = quantized_format(format);
-  return (code_bytes(f, k) + int64_t(k) / f.numbers * block_scale_bytes(f) + 63) / 64 * 64;
+  return (code_bytes(f, k) + scale_bytes(f, k) + 63) / 64 * 64;
+}
+
+constexpr int kUnpackGroups = 8;  // groups of 32 k that are unpacked at a time: a block of the K formats
+constexpr int kUnpackK = kUnpackGroups * kGroup;
+
+// k whose scales lie together, and their codes behind these.
+constexpr int span_of(const QuantizedFormat& f) {
+  return f.numbers <= kUnpackK && scale_bytes(f, kUnpackK) % 64 ? 2 * kUnpackK : kUnpackK;
+}
+// Of those, the bytes before `first`, a multiple of the block, in a panel of k.
+struct PanelOffsets {
+  int64_t scales, codes;
+};
+constexpr PanelOffsets panel_offsets(const QuantizedFormat& f, int k, int first) {
+  const int span = span_of(f), begin = first / span * span, here = k - begin < span ? k - begin : span;
+  const int64_t before = code_bytes(f, begin) + scale_bytes(f, begin);
+  return {before + scale_bytes(f, first - begin), before + scale_bytes(f, here) + code_bytes(f, first - begin)};
 }
 
 // Groups, bytes of codes of one, and bytes of a panel of W^T over n outputs: see transposed_codes.h.
@@ -223,7 +242,27 @@ ANNEAL_INLINE GroupScales group_scales_of(const BlockScales& block, const uint8_
 
 // ---- panels
 
-// The same of codes of 16 bits, zeros where anything is padded.
+// Rows of blocks, `bytes` apart; what is padded has scales of zero, and numbers of zero, not minus zero.
+inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
+  std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
+  const auto put = [&](int lane, int block, const uint8_t* codes) {
+    uint8_t* const to = panel + panel_offsets(f, k, block * f.numbers).codes;
+    for (int i = 0; i < f.numbers; i += kGroup) put_codes(f.bits, to + code_bytes(f, i), lane, codes + i);
+  };
+  quantization::Block b;
+  std::memset(b.codes, f.zero, sizeof b.codes);
+  for (int lane = n; lane < kLanes && f.zero != kOwnZeros; lane++)
+    for (int block = 0; block < k / f.numbers; block++) put(lane, block, b.codes);
+  for (int lane = 0; lane < n; lane++)
+    for (int block = 0; block < k / f.numbers; block++) {
+      quantization::take_apart(f.format, rows + lane * bytes + int64_t(block) * f.bytes, b);
+      put_scales(f, b, lane, panel + panel_offsets(f, k, block * f.numbers).scales);
+      for (int i = 0; f.looked_up && i < f.numbers; i++) b.codes[i] = quantization::stored_micro_code(b.codes[i]);
+      put(lane, block, b.codes);
+    }
+}
+
+// The same of codes of 16 bits: codes, then scales, zeros where anything is padded.
 inline void pack_wide_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k,
                             uint8_t* panel) {
   std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
@@ -236,28 +275,6 @@ inline void pack_wide_panel(const QuantizedFormat& f, const uint8_t* rows, int64
         std::memcpy(panel + (int64_t(block) * f.numbers / 2 + pair) * kLanes * 4 + lane * 4, from + 1 + pair * 4, 4);
     }
 }
-
-// Rows of blocks, `bytes` apart; what is padded has scales of zero, and numbers of zero, not minus zero.
-inline void pack_panel(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int n, int k, uint8_t* panel) {
-  std::memset(panel, 0, size_t(quantized_panel_bytes(f.format, k)));
-  uint8_t* const scales = panel + code_bytes(f, k);
-  const auto put = [&](int lane, int first, const uint8_t* codes) {
-    put_codes(f.bits, panel + int64_t(first / kGroup) * group_bytes(f), lane, codes);
-  };
-  quantization::Block b;
-  std::memset(b.codes, f.zero, sizeof b.codes);
-  for (int lane = n; lane < kLanes && f.zero != kOwnZeros; lane++)
-    for (int i = 0; i < k; i += kGroup) put(lane, i, b.codes);
-  for (int lane = 0; lane < n; lane++)
-    for (int block = 0; block < k / f.numbers; block++) {
-      quantization::take_apart(f.format, rows + lane * bytes + int64_t(block) * f.bytes, b);
-      put_scales(f, b, lane, scales + int64_t(block) * block_scale_bytes(f));
-      for (int i = 0; f.looked_up && i < f.numbers; i++) b.codes[i] = quantization::stored_micro_code(b.codes[i]);
-      for (int i = 0; i < f.numbers; i += kGroup) put(lane, block * f.numbers + i, b.codes + i);
-    }
-}
-
-constexpr int kUnpackGroups = 8;  // groups of 32 k that are unpacked at a time: a block of the K formats
 
 // Groups of 32 k as they are multiplied: codes [8 quads][16 outputs][4 k], scales (of 16 k each in q6_k), and minima
 // and zero points where the format has them, [16 outputs] each.
@@ -276,27 +293,32 @@ struct UnpackedPanel {
   CodePanel groups() const { return {codes, scales, minima, zeros}; }
 };
 
-// Groups first .. first + groups - 1 of a panel. The same of what lies `ahead` bytes further is fetched: codes and
-// scales are two streams, and no processor fetches ahead of both when they are this short.
+// How many of groups first .. end - 1 are unpacked at once.
+constexpr int unpacked_together(int first, int end) {
+  const int stop = first / kUnpackGroups * kUnpackGroups + kUnpackGroups;
+  return (stop < end ? stop : end) - first;
+}
+
+// Groups first .. first + groups - 1 of a panel, of the same 256 k. What lies `ahead` bytes further is fetched.
 template <TensorFormat F>
 ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to,
                                 int64_t ahead = 0) {
   constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int group_size = group_bytes(f), block_groups = f.numbers / kGroup;
-  const uint8_t* codes = panel + int64_t(first) * group_size;
-  const uint8_t* scales = panel + code_bytes(f, k);
+  constexpr int group_size = group_bytes(f), block_groups = f.numbers / kGroup, block_bytes = block_scale_bytes(f);
+  const PanelOffsets at = panel_offsets(f, k, first / block_groups * f.numbers);
+  const uint8_t *codes = panel + at.codes + first % block_groups * group_size, *scales = panel + at.scales;
   to.codes = f.bits == 8 ? codes : to.code_bytes;
   for (int g = 0; g < groups; g++, codes += group_size) {
-    const int block = (first + g) / block_groups, in_block = (first + g) % block_groups;
-    const uint8_t* block_scales = scales + int64_t(block) * block_scale_bytes(f);
+    const int group = first % block_groups + g, in_block = group % block_groups;
+    const uint8_t* const of_block = scales + group / block_groups * block_bytes;
     if (ahead) {
 #pragma GCC unroll 8
-      for (int at = 0; at < group_size; at += 64) prefetch(codes + at + ahead);
+      for (int i = 0; i < group_size; i += 64) prefetch(codes + i + ahead);
       if (in_block == 0)
-        for (int at = 0; at < block_scale_bytes(f); at += 64) prefetch(block_scales + at + ahead);
+        for (int i = 0; i < block_bytes; i += 64) prefetch(of_block + i + ahead);
     }
     if constexpr (f.bits != 8) unpack_codes<f.bits, f.looked_up>(codes, to.code_bytes + g * kQuads * kQuadBytes);
-    const GroupScales of_group = group_scales_of<F>(block_scales_of<F>(block_scales), block_scales, in_block);
+    const GroupScales of_group = group_scales_of<F>(block_scales_of<F>(of_block), of_block, in_block);
     float* const of_groups = to.scales + g * group_scales(f) * kLanes;
     store(of_groups, of_group.scales[0]);
     if constexpr (group_scales(f) == 2) store(of_groups + kLanes, of_group.scales[1]);

@@ -12,16 +12,15 @@ bool lies_in_quads(const QuantizedFormat& f) {
 
 // A whole panel of these, with nothing taken apart.
 void pack_quads(const QuantizedFormat& f, const uint8_t* rows, int64_t bytes, int k, uint8_t* panel) {
-  uint8_t* const scales = panel + code_bytes(f, k);
-  const int64_t used = code_bytes(f, k) + int64_t(k) / kGroup * block_scale_bytes(f);
+  const int64_t used = code_bytes(f, k) + scale_bytes(f, k);
   std::memset(panel + used, 0, size_t(quantized_panel_bytes(f.format, k) - used));
   // Bytes of a row's scale, and of its minimum behind it.
   const int each = f.minima ? f.scale_bytes() / 2 : f.scale_bytes();
   for (int lane = 0; lane < kLanes; lane++)
     for (int g = 0; g < k / kGroup; g++) {
       const uint8_t* const block = rows + lane * bytes + int64_t(g) * f.bytes;
-      uint8_t *codes = panel + int64_t(g) * group_bytes(f) + 4 * lane,
-              *scale = scales + int64_t(g) * block_scale_bytes(f) + each * lane;
+      const PanelOffsets at = panel_offsets(f, k, g * kGroup);
+      uint8_t *codes = panel + at.codes + 4 * lane, *scale = panel + at.scales + each * lane;
       for (int quad = 0; quad < 4; quad++)
         std::memcpy(codes + quad * kQuadBytes, block + f.scale_bytes() + 4 * quad, 4);
       std::memcpy(scale, block + f.scale_at, size_t(each));

@@ -386,7 +386,12 @@ constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 constexpr int kFewCodeGroups = 8;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
-constexpr int kPackedRows = 3;                 // up to which codes below 8 bits stay in registers
+#ifdef __AVXVNNI__
+constexpr int kPackedRows = 3;  // up to which codes below 8 bits stay in registers
+#else
+constexpr int kPackedRows = 6;
+#endif
+constexpr int kPackedTileRows = 3;             // of these
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -287,6 +287,7 @@ constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kPackedRows = 2;                 // up to which codes below 8 bits stay in registers
+constexpr int kPackedTileRows = 2;             // of these
 constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 
 }  // namespace

@@ -343,6 +343,7 @@ constexpr int kCodeRows = 2, kCodePanels = 1;
 #endif
 constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kPackedRows = 2;                 // up to which codes below 8 bits stay in registers
+constexpr int kPackedTileRows = 2;             // of these
 constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -337,6 +337,7 @@ constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
 constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kPackedRows = 1;                 // up to which codes below 8 bits stay in registers
+constexpr int kPackedTileRows = 1;             // of these
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -98,8 +98,7 @@ void transpose_codes(const void* panels, int k, int col0, int cols, int n0, int 
   UnpackedPanel unpacked[2];
   alignas(64) float values[kGroup * kLanes];
   for (int c0 = col0, stop; c0 < col0 + cols; c0 = stop) {
-    const int first = c0 / kGroup, end = (col0 + cols + kGroup - 1) / kGroup,
-              groups = end - first < kUnpackGroups ? end - first : kUnpackGroups;
+    const int first = c0 / kGroup, groups = unpacked_together(first, (col0 + cols + kGroup - 1) / kGroup);
     stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int g = 0; g < back_groups(rows); g++) {
       const int halves = rows - g * kGroup > kLanes ? 2 : 1;

@@ -1,0 +1,110 @@
+// Products of few rows with codes below 8 bits that are unpacked in registers, which saves writing and reading them:
+// more rows share what is unpacked (code_products.h, which says what is computed).
+#pragma once
+#include "code_sums.h"
+#include "product_tile.h"
+
+namespace anneal::cpu {
+namespace {
+
+// Bytes ahead of themselves that few rows fetch: panels are one stream.
+constexpr int kStreamAhead = 1536;
+
+// The integer sums of a row and a panel whose codes are unpacked on the way.
+template <TensorFormat F, int MR> struct PackedSum {
+  static constexpr int chains = code_chains(MR);
+  I32x16 sums[chains], words;
+
+  ANNEAL_INLINE void begin(const ActivationGroup& a, int part) {
+    sums[0] = first_sum<F>(a, part);
+#pragma GCC unroll 4
+    for (int q = 1; q < chains; q++) sums[q] = all_int(0);
+  }
+  template <int order, int quad> ANNEAL_INLINE void add(const ActivationGroup& a, I32x16 codes) {
+    I32x16& sum = sums[order % chains];
+#ifdef ANNEAL_CODE_QUADS
+    sum = dot_quad<quad % 4>(sum, codes, load_quads(a.codes + quad / 4 * 16));
+#else
+    int four;
+    __builtin_memcpy(&four, a.codes + 4 * quad, 4);
+#ifdef ANNEAL_WORD_SUMS
+    constexpr int together = word_quads(quantized_format(F));
+    const I32x16 two = code_words(codes, all_int(four));
+    words = order % together ? add_words(words, two) : two;
+    if (order % together == together - 1) sum = add_pairs(sum, words);
+#else
+    sum = dot_codes(sum, codes, all_int(four));
+#endif
+#endif
+  }
+  ANNEAL_INLINE I32x16 sum() const {
+    I32x16 sum = sums[0];
+#pragma GCC unroll 4
+    for (int q = 1; q < chains; q++) sum = sum + sums[q];
+    return sum;
+  }
+};
+
+// c [MR][16] += rows by a panel of codes below 8 bits, which stay in registers: each tile of rows unpacks them anew.
+template <TensorFormat F, int MR>
+void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, float* c, int64_t ldc) {
+  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr int quads = kQuads / group_scales(f), size = group_bytes(f), block_bytes = block_scale_bytes(f);
+  constexpr int block_groups = f.numbers / kGroup, together = block_groups % 2 == 0 ? 2 : 1;
+  Tile<MR, 1> tile;
+  tile.begin(c, ldc, true);
+  for (int left = k; left > 0; left -= span_of(f)) {
+    const int here = left < span_of(f) ? left : span_of(f);
+    const uint8_t *scales = panel, *codes = panel + scale_bytes(f, here);
+    for (int blocks = here / f.numbers; blocks > 0; blocks--, scales += block_bytes) {
+      for (int i = 0; i < block_bytes; i += 64) prefetch(scales + i + kStreamAhead);
+      const BlockScales block = block_scales_of<F>(scales);
+      for (int step = 0; step < block_groups / together; step++) {
+#pragma GCC unroll 2
+        for (int i = 0; i < together; i++, codes += size, a++) {
+#pragma GCC unroll 8
+          for (int p = 0; p < size; p += 64) prefetch(codes + p + kStreamAhead);
+          GroupScales w;
+          PackedSum<F, MR> sums[MR];
+          each_packed_quad<f.bits, f.looked_up>(codes, [&](auto order, auto quad, I32x16 bytes) {
+            constexpr int part = order / quads;
+#pragma GCC unroll 4
+            for (int r = 0; r < MR; r++) {
+              if (order % quads == 0) sums[r].begin(a[r * lda], part);
+              sums[r].template add<order, quad>(a[r * lda], bytes);
+            }
+            if (order % quads < quads - 1) return;
+            if (part == 0) w = group_scales_of<F>(block, scales, step * together + i);
+#pragma GCC unroll 4
+            for (int r = 0; r < MR; r++)
+              tile.c[r][0] = add_sum<F>(tile.c[r][0], sums[r].sum(), a[r * lda], w.scales[part], w.zero);
+          });
+          if constexpr (f.minima)
+#pragma GCC unroll 4
+            for (int r = 0; r < MR; r++) tile.c[r][0] = fma(all(a[r * lda].sum), w.minimum, tile.c[r][0]);
+        }
+      }
+    }
+    panel = codes;
+  }
+  tile.end(c, ldc);
+}
+template <TensorFormat F, int MR>
+ANNEAL_INLINE void multiply_packed_rows(int rows, const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k,
+                                        float* c, int64_t ldc) {
+  if (rows == MR) return multiply_packed<F, MR>(a, lda, panel, k, c, ldc);
+  if constexpr (MR > 1) multiply_packed_rows<F, MR - 1>(rows, a, lda, panel, k, c, ldc);
+}
+
+// c [m][16] += all rows by such a panel, in tiles of as many rows each.
+template <TensorFormat F>
+void multiply_packed_panel(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c,
+                           int64_t ldc) {
+  for (int row = 0, tiles = (m + kPackedTileRows - 1) / kPackedTileRows, rows; tiles > 0; tiles--, row += rows) {
+    rows = (m - row + tiles - 1) / tiles;
+    multiply_packed_rows<F, kPackedTileRows>(rows, a + row * lda, lda, panel, k, c + row * ldc, ldc);
+  }
+}
+
+}  // namespace
+}  // namespace anneal::cpu
