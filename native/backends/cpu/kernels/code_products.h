@@ -15,6 +15,9 @@
 #ifdef __ARM_FEATURE_MATMUL_INT8
 #include "code_pairs.h"
 #endif
+#ifdef ANNEAL_SPLIT_BYTES
+#include "split_products.h"
+#endif
 
 namespace anneal::cpu {
 namespace {
@@ -180,7 +183,7 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
   for (int g = 0; g < groups; g += step) {
     const int count = groups - g < step ? groups - g : step;
     for (int j = 0; j < NR; j++) ready[j] = panel(j, g, count);
-#ifdef ANNEAL_CODE_QUADS
+#if defined ANNEAL_CODE_QUADS || defined ANNEAL_SPLIT_BYTES
     if constexpr (kPrepared<multiplied_as(F)>)
       if (m >= kPreparedRows) {
         for (int j = 0; j < NR; j++)

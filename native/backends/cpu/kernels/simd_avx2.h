@@ -192,6 +192,41 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
   return {signed_dot8(sum.lo, codes.lo, x.lo), signed_dot8(sum.hi, codes.hi, x.hi)};
 }
 constexpr int code_chains(int) { return 1; }
+
+// Absolute values of 64 bytes, and behind them the bytes, both less 128: what dot_bytes makes of codes, once for many
+// rows. See split_products.h.
+#define ANNEAL_SPLIT_BYTES 1
+ANNEAL_INLINE void split_bytes(I32x16 codes, uint8_t* to) {
+  const I32x16 bytes = codes ^ all_int(int(0x80808080u));
+  store_int(to, {_mm256_abs_epi8(bytes.lo), _mm256_abs_epi8(bytes.hi)});
+  store_int(to + 64, bytes);
+}
+ANNEAL_INLINE I32x16 dot_split(I32x16 sum, const uint8_t* split, I32x16 x) {
+  const I32x16 absolute = load_int(split), bytes = load_int(split + 64);
+  return {dot8(sum.lo, absolute.lo, _mm256_sign_epi8(x.lo, bytes.lo)),
+          dot8(sum.hi, absolute.hi, _mm256_sign_epi8(x.hi, bytes.hi))};
+}
+// The same of three rows. As assembly: g++ would spill some of the sums.
+// clang-format off
+#define ANNEAL_SPLIT_ROW(i)                                             \
+  "vpbroadcastd %[x" i "], %[u]\n\t"                                    \
+  "vpsignb %[bytes_lo], %[u], %[t]\n\tvpsignb %[bytes_hi], %[u], %[u]\n\t" \
+  "vpmaddubsw %[t], %[a], %[t]\n\tvpmaddubsw %[u], %[b], %[u]\n\t"      \
+  "vpmaddwd %[ones], %[t], %[t]\n\tvpmaddwd %[ones], %[u], %[u]\n\t"    \
+  "vpaddd %[t], %[lo" i "], %[lo" i "]\n\tvpaddd %[u], %[hi" i "], %[hi" i "]\n\t"
+// clang-format on
+ANNEAL_INLINE void dot_three_split(I32x16 (&sums)[3], const uint8_t* split, const int& x0, const int& x1,
+                                   const int& x2) {
+  const __m256i* const at = (const __m256i*)split;
+  __m256i a, b, t, u;
+  asm("vmovdqa %[a_lo], %[a]\n\t"
+      "vmovdqa %[a_hi], %[b]\n\t" ANNEAL_SPLIT_ROW("0") ANNEAL_SPLIT_ROW("1") ANNEAL_SPLIT_ROW("2")
+      : [lo0] "+x"(sums[0].lo), [lo1] "+x"(sums[1].lo), [lo2] "+x"(sums[2].lo), [hi0] "+x"(sums[0].hi),
+        [hi1] "+x"(sums[1].hi), [hi2] "+x"(sums[2].hi), [a] "=&x"(a), [b] "=&x"(b), [t] "=&x"(t), [u] "=&x"(u)
+      : [ones] "x"(_mm256_set1_epi16(1)), [x0] "m"(x0), [x1] "m"(x1), [x2] "m"(x2), [a_lo] "m"(at[0]),
+        [a_hi] "m"(at[1]), [bytes_lo] "m"(at[2]), [bytes_hi] "m"(at[3]));
+}
+#undef ANNEAL_SPLIT_ROW
 #endif
 
 // Three sums += each its x times the 16 floats at `w`. As assembly: twelve registers of sums leave one beside those of

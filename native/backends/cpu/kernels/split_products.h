@@ -1,0 +1,62 @@
+// Products of many rows with codes of 8 bits, where an instruction multiplies unsigned bytes by signed ones and none
+// does better: of a stretch of codes the absolute values and the signs are parted once for all rows.
+#pragma once
+#include "code_sums.h"
+#include "product_tile.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int kSplitBytes = 2 * kQuadBytes;  // of a quad
+constexpr int kSplitTileRows = 3;
+
+// Four codes of a row.
+typedef int32_t Four __attribute__((may_alias));
+
+// c [MR][16] += rows by groups of a panel whose codes are parted.
+template <TensorFormat F, int MR>
+void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups, float* c, int64_t ldc) {
+  constexpr bool own_zeros = quantized_format(F).zero == kOwnZeros;
+  Tile<MR, 1> tile;
+  tile.begin(c, ldc, true);
+  for (int g = 0; g < groups; g++, a++) {
+    I32x16 sums[MR];
+#pragma GCC unroll 4
+    for (int i = 0; i < MR; i++) sums[i] = first_sum<F>(a[i * lda], 0);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < kQuads; quad++) {
+      const uint8_t* const split = w.codes + (g * kQuads + quad) * kSplitBytes;
+      const auto x = [&](int i) -> const Four& { return ((const Four*)a[i * lda].codes)[quad]; };
+      if constexpr (MR == kSplitTileRows)
+        dot_three_split(sums, split, x(0), x(1), x(2));
+      else
+#pragma GCC unroll 4
+        for (int i = 0; i < MR; i++) sums[i] = dot_split(sums[i], split, all_int(x(i)));
+    }
+    const F32x16 scale = load(w.scales + g * kLanes), zeros = own_zeros ? load(w.zeros + g * kLanes) : zero();
+#pragma GCC unroll 4
+    for (int i = 0; i < MR; i++) tile.c[i][0] = add_sum<F>(tile.c[i][0], sums[i], a[i * lda], scale, zeros);
+  }
+  tile.end(c, ldc);
+}
+template <TensorFormat F, int MR>
+ANNEAL_INLINE void multiply_split_rows(int rows, const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups,
+                                       float* c, int64_t ldc) {
+  if (rows >= MR) return multiply_split<F, MR>(a, lda, w, groups, c, ldc);
+  if constexpr (MR > 1) multiply_split_rows<F, MR - 1>(rows, a, lda, w, groups, c, ldc);
+}
+
+// From so many rows on; and all of them by groups of one panel, parted in a buffer.
+constexpr int kPreparedRows = 9;
+template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
+template <TensorFormat F>
+void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc) {
+  alignas(64) uint8_t split[kUnpackGroups * kQuads * kSplitBytes];
+  for (int i = 0; i < groups * kQuads; i++) split_bytes(load_int(w.codes + i * kQuadBytes), split + i * kSplitBytes);
+  w.codes = split;
+  for (int row = 0; row < m; row += kSplitTileRows)
+    multiply_split_rows<F, kSplitTileRows>(m - row, a + row * lda, lda, w, groups, c + row * ldc, ldc);
+}
+
+}  // namespace
+}  // namespace anneal::cpu
