@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
-import { byDefault, extending, field, mutable, named, optionalInType, streamKinds, typed } from "./fields.js";
+import { byDefault, field, mutable, named, optionalInType, streamable, streamKinds, typed } from "./fields.js";
 import { anyValue, list, looseObject, MAX_ISSUES, map } from "./limited.js";
 
 const INT64_MIN = -(2n ** 63n);
@@ -481,14 +481,11 @@ export const chatFields = named(
   "The settings of a chat completion. Absent and null both mean the default.",
 );
 
-const fields = named(
-  "ChatCompletionCreateParams",
-  extending(
-    chatFields,
-    chatFields.extend({ stream: field(flag(false), "Whether the reply comes in chunks, as it is written.") }),
-  ),
-  "A chat completion to create.",
-);
+const fields = streamable(chatFields, {
+  id: "ChatCompletionCreateParams",
+  what: "A chat completion to create",
+  sentence: "Whether the reply comes in chunks, as it is written.",
+});
 
 /** What the two kinds of calls take. */
 export const chatCompletionCreateKinds = streamKinds(chatFields, {

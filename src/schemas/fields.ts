@@ -98,6 +98,15 @@ export function extending<S extends z.ZodType>(base: z.ZodObject, schema: S): S 
   return schema;
 }
 
+/** What a call takes: `base` and `stream`, of which `sentence` says what it changes. `what` is asked for. */
+export function streamable<Shape extends z.ZodRawShape, Config extends z.core.$ZodObjectConfig>(
+  base: z.ZodObject<Shape, Config>,
+  { id, what, sentence }: { id: string; what: string; sentence: string },
+) {
+  const schema = base.extend({ stream: field(byDefault(z.boolean(), false), sentence) });
+  return named(id, extending(base as z.ZodObject, schema), `${what}.`);
+}
+
 /**
  * What the two kinds of calls take: `base` with `stream` off, and with it on. `what` is asked for, in one piece or as `streamed` says;
  * `whole` and `parts`: the same in the words of the field.

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
-import { byDefault, extending, field, named, open, optionalInType, shared, streamKinds, typed } from "./fields.js";
+import { byDefault, field, named, open, optionalInType, shared, streamable, streamKinds, typed } from "./fields.js";
 import { anyValue, list, looseObject, map } from "./limited.js";
 import { offeredFunctions } from "./offeredFunctions.js";
 
@@ -253,14 +253,11 @@ const baseFields = named(
   "The settings of a response. Absent and null both mean the default.",
 );
 
-const fields = named(
-  "ResponseCreateParams",
-  extending(
-    baseFields,
-    baseFields.extend({ stream: field(flag(false), "Whether the response comes as events, as it is made.") }),
-  ),
-  "A response to create.",
-);
+const fields = streamable(baseFields, {
+  id: "ResponseCreateParams",
+  what: "A response to create",
+  sentence: "Whether the response comes as events, as it is made.",
+});
 
 /** What the two kinds of calls take. */
 export const responseCreateKinds = streamKinds(baseFields, {

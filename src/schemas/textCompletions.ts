@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { chatFields, flag, optional, pickedSampling } from "./chat.js";
 import { finishReason, promptLogprobs, usage } from "./completions.js";
-import { byDefault, extending, field, named, streamKinds, typed } from "./fields.js";
+import { byDefault, field, named, streamable, streamKinds, typed } from "./fields.js";
 import { list } from "./limited.js";
 
 /** Far beyond any context: what does not fit is told by what it has too many of. */
@@ -83,14 +83,11 @@ const baseFields = named(
   "The settings of a completion. Absent and null both mean the default.",
 );
 
-const fields = named(
-  "TextCompletionCreateParams",
-  extending(
-    baseFields,
-    baseFields.extend({ stream: field(flag(false), "Whether choices come in chunks, as they are written.") }),
-  ),
-  "A completion to create.",
-);
+const fields = streamable(baseFields, {
+  id: "TextCompletionCreateParams",
+  what: "A completion to create",
+  sentence: "Whether choices come in chunks, as they are written.",
+});
 
 /** What the two kinds of calls take. */
 export const textCompletionCreateKinds = streamKinds(baseFields, {
