@@ -43,7 +43,7 @@ template <TensorFormat F, int MR, int NR, bool made_signed = false>
 void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
-  constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
+  constexpr bool own_zeros = f.zero == kOwnZeros;
   // Chains of integer sums that do not wait for each other; how they are added changes nothing.
   constexpr int chains = code_chains(MR * NR);
   Tile<MR, NR> tile;
@@ -69,16 +69,13 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
 #pragma GCC unroll 8
         for (int j = 0; j < NR; j++) {
           I32x16 codes = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
-          if constexpr (byte_codes && !made_signed) codes = signed_bytes(codes);
+          if constexpr (f.bits == 8 && !made_signed) codes = signed_bytes(codes);
 #pragma GCC unroll 16
           for (int i = 0; i < MR; i++) sums[i][j][0] = dot_quad<q % 4>(sums[i][j][0], codes, x[i]);
         }
       });
 #else
-#ifdef ANNEAL_WORD_SUMS
-      constexpr int together = word_quads(f);
       I32x16 words[MR][NR];
-#endif
 #pragma GCC unroll 8
       for (int q = 0; q < quads; q++) {
         const int quad = part * quads + q;
@@ -91,21 +88,7 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
           __builtin_memcpy(&four, a[i * lda + g].codes + 4 * quad, 4);
           const I32x16 x = all_int(four);
 #pragma GCC unroll 8
-          for (int j = 0; j < NR; j++) {
-            I32x16& sum = sums[i][j][q % chains];
-#ifdef ANNEAL_WORD_SUMS
-            if constexpr (together > 1) {
-              const I32x16 two = code_words(codes[j], x);
-              words[i][j] = q % together ? add_words(words[i][j], two) : two;
-              if (q % together == together - 1) sum = add_pairs(sum, words[i][j]);
-              continue;
-            }
-#endif
-            if constexpr (byte_codes)
-              sum = dot_bytes(sum, codes[j], x);
-            else
-              sum = dot_codes(sum, codes[j], x);
-          }
+          for (int j = 0; j < NR; j++) add_quad<F>(sums[i][j][q % chains], words[i][j], q, codes[j], x);
         }
       }
 #endif
@@ -132,13 +115,6 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
     }
   }
   tile.end(c, ldc);
-}
-
-template <TensorFormat F, int MR, int NR, bool made_signed = false>
-ANNEAL_INLINE void multiply_code_rows(int rows, const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups,
-                                      float* c, int64_t ldc) {
-  if (rows == MR) return multiply_codes<F, MR, NR, made_signed>(a, lda, w, groups, c, ldc);
-  if constexpr (MR > 1) multiply_code_rows<F, MR - 1, NR, made_signed>(rows, a, lda, w, groups, c, ldc);
 }
 
 constexpr int kFewCodeRows = 16;
@@ -169,8 +145,8 @@ void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w
   for (int at = 0; at < bytes; at += kQuadBytes) store_int(prepared + at, signed_bytes(load_int(w.codes + at)));
   w.codes = prepared;
   for (int row = 0; row < m; row += kCodeRows)
-    multiply_code_rows<F, kCodeRows, 1, true>(m - row < kCodeRows ? m - row : kCodeRows, a + row * lda, lda, &w, groups,
-                                              c + row * ldc, ldc);
+    with_rows<kCodeRows>(
+        m - row, [&]<int MR>() { multiply_codes<F, MR, 1, true>(a + row * lda, lda, &w, groups, c + row * ldc, ldc); });
 #endif
 }
 #endif
@@ -191,11 +167,10 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
         continue;
       }
 #endif
-    for (int row = 0; row < m; row += kCodeRows) {
-      const int rows = m - row < kCodeRows ? m - row : kCodeRows;
-      multiply_code_rows<multiplied_as(F), kCodeRows, NR>(rows, a + row * lda + g, lda, ready, count, c + row * ldc,
-                                                          ldc);
-    }
+    for (int row = 0; row < m; row += kCodeRows)
+      with_rows<kCodeRows>(m - row, [&]<int MR>() {
+        multiply_codes<multiplied_as(F), MR, NR>(a + row * lda + g, lda, ready, count, c + row * ldc, ldc);
+      });
   }
 }
 
@@ -224,11 +199,11 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   if (!accumulate)
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
+  if constexpr (quantized_format(F).bits < 8)
+    for (; m <= kPackedRows && npanels > 0; npanels--, panels += bytes, c += kLanes)
+      multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
   while (npanels > 0) {
-    if (quantized_format(F).bits < 8 && m <= kPackedRows) {
-      if constexpr (quantized_format(F).bits < 8) multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
-      npanels--, panels += bytes, c += kLanes;
-    } else if (m > 2 && npanels >= kCodePanels) {
+    if (m > 2 && npanels >= kCodePanels) {
       multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
       npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
     } else {

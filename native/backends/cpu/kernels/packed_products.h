@@ -27,14 +27,7 @@ template <TensorFormat F, int MR> struct PackedSum {
 #else
     int four;
     __builtin_memcpy(&four, a.codes + 4 * quad, 4);
-#ifdef ANNEAL_WORD_SUMS
-    constexpr int together = word_quads(quantized_format(F));
-    const I32x16 two = code_words(codes, all_int(four));
-    words = order % together ? add_words(words, two) : two;
-    if (order % together == together - 1) sum = add_pairs(sum, words);
-#else
-    sum = dot_codes(sum, codes, all_int(four));
-#endif
+    add_quad<F>(sum, words, order, codes, all_int(four));
 #endif
   }
   ANNEAL_INLINE I32x16 sum() const {
@@ -89,20 +82,14 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
   }
   tile.end(c, ldc);
 }
-template <TensorFormat F, int MR>
-ANNEAL_INLINE void multiply_packed_rows(int rows, const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k,
-                                        float* c, int64_t ldc) {
-  if (rows == MR) return multiply_packed<F, MR>(a, lda, panel, k, c, ldc);
-  if constexpr (MR > 1) multiply_packed_rows<F, MR - 1>(rows, a, lda, panel, k, c, ldc);
-}
-
 // c [m][16] += all rows by such a panel, in tiles of as many rows each.
 template <TensorFormat F>
 void multiply_packed_panel(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c,
                            int64_t ldc) {
   for (int row = 0, tiles = (m + kPackedTileRows - 1) / kPackedTileRows, rows; tiles > 0; tiles--, row += rows) {
     rows = (m - row + tiles - 1) / tiles;
-    multiply_packed_rows<F, kPackedTileRows>(rows, a + row * lda, lda, panel, k, c + row * ldc, ldc);
+    with_rows<kPackedTileRows>(
+        rows, [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
   }
 }
 

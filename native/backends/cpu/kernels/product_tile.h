@@ -56,5 +56,11 @@ template <int MR, int NR> struct Tile {
   }
 };
 
+// body.operator()<rows>() of a tile that has MR rows at most.
+template <int MR, class Body> ANNEAL_INLINE void with_rows(int rows, Body&& body) {
+  if (rows >= MR) return body.template operator()<MR>();
+  if constexpr (MR > 1) with_rows<MR - 1>(rows, body);
+}
+
 }  // namespace
 }  // namespace anneal::cpu

@@ -55,9 +55,7 @@ constexpr int kUnpackGroups = 8;  // groups of 32 k that are unpacked at a time:
 constexpr int kUnpackK = kUnpackGroups * kGroup;
 
 // k whose scales lie together, and their codes behind these.
-constexpr int span_of(const QuantizedFormat& f) {
-  return f.numbers <= kUnpackK && scale_bytes(f, kUnpackK) % 64 ? 2 * kUnpackK : kUnpackK;
-}
+constexpr int span_of(const QuantizedFormat& f) { return scale_bytes(f, kUnpackK) % 64 ? 2 * kUnpackK : kUnpackK; }
 // Of those, the bytes before `first`, a multiple of the block, in a panel of k.
 struct PanelOffsets {
   int64_t scales, codes;

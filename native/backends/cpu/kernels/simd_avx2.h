@@ -184,12 +184,15 @@ ANNEAL_INLINE I32x16 add_pairs(I32x16 sum, I32x16 words) {
   return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(words.lo, ones)),
           _mm256_add_epi32(sum.hi, _mm256_madd_epi16(words.hi, ones))};
 }
-ANNEAL_INLINE __m256i signed_dot8(__m256i sum, __m256i codes, __m256i x) {
-  const __m256i signed_codes = _mm256_xor_si256(codes, _mm256_set1_epi8(char(0x80)));
-  return dot8(sum, _mm256_abs_epi8(signed_codes), _mm256_sign_epi8(x, signed_codes));
+// Of signed bytes, whose absolute values are given, too.
+ANNEAL_INLINE __m256i signed_dot8(__m256i sum, __m256i absolute, __m256i bytes, __m256i x) {
+  return dot8(sum, absolute, _mm256_sign_epi8(x, bytes));
 }
+ANNEAL_INLINE I32x16 signed_bytes(I32x16 codes) { return codes ^ all_int(int(0x80808080u)); }
 ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
-  return {signed_dot8(sum.lo, codes.lo, x.lo), signed_dot8(sum.hi, codes.hi, x.hi)};
+  const I32x16 bytes = signed_bytes(codes);
+  return {signed_dot8(sum.lo, _mm256_abs_epi8(bytes.lo), bytes.lo, x.lo),
+          signed_dot8(sum.hi, _mm256_abs_epi8(bytes.hi), bytes.hi, x.hi)};
 }
 constexpr int code_chains(int) { return 1; }
 
@@ -197,14 +200,13 @@ constexpr int code_chains(int) { return 1; }
 // rows. See split_products.h.
 #define ANNEAL_SPLIT_BYTES 1
 ANNEAL_INLINE void split_bytes(I32x16 codes, uint8_t* to) {
-  const I32x16 bytes = codes ^ all_int(int(0x80808080u));
+  const I32x16 bytes = signed_bytes(codes);
   store_int(to, {_mm256_abs_epi8(bytes.lo), _mm256_abs_epi8(bytes.hi)});
   store_int(to + 64, bytes);
 }
 ANNEAL_INLINE I32x16 dot_split(I32x16 sum, const uint8_t* split, I32x16 x) {
   const I32x16 absolute = load_int(split), bytes = load_int(split + 64);
-  return {dot8(sum.lo, absolute.lo, _mm256_sign_epi8(x.lo, bytes.lo)),
-          dot8(sum.hi, absolute.hi, _mm256_sign_epi8(x.hi, bytes.hi))};
+  return {signed_dot8(sum.lo, absolute.lo, bytes.lo, x.lo), signed_dot8(sum.hi, absolute.hi, bytes.hi, x.hi)};
 }
 // The same of three rows. As assembly: g++ would spill some of the sums.
 // clang-format off

@@ -39,13 +39,6 @@ void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, i
   }
   tile.end(c, ldc);
 }
-template <TensorFormat F, int MR>
-ANNEAL_INLINE void multiply_split_rows(int rows, const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups,
-                                       float* c, int64_t ldc) {
-  if (rows >= MR) return multiply_split<F, MR>(a, lda, w, groups, c, ldc);
-  if constexpr (MR > 1) multiply_split_rows<F, MR - 1>(rows, a, lda, w, groups, c, ldc);
-}
-
 // From so many rows on; and all of them by groups of one panel, parted in a buffer.
 constexpr int kPreparedRows = 9;
 template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
@@ -55,7 +48,8 @@ void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w
   for (int i = 0; i < groups * kQuads; i++) split_bytes(load_int(w.codes + i * kQuadBytes), split + i * kSplitBytes);
   w.codes = split;
   for (int row = 0; row < m; row += kSplitTileRows)
-    multiply_split_rows<F, kSplitTileRows>(m - row, a + row * lda, lda, w, groups, c + row * ldc, ldc);
+    with_rows<kSplitTileRows>(
+        m - row, [&]<int MR>() { multiply_split<F, MR>(a + row * lda, lda, w, groups, c + row * ldc, ldc); });
 }
 
 }  // namespace
