@@ -27,7 +27,7 @@ constexpr TensorFormat multiplied_as(TensorFormat format) {
   const QuantizedFormat& f = quantized_format(format);
   for (const QuantizedFormat& other : model::kQuantizedFormats)
     if ((other.bits == 8) == (f.bits == 8) && group_scales(other) == group_scales(f) && other.zero == f.zero &&
-        other.minima == f.minima && word_quads(other) == word_quads(f))
+        other.minima == f.minima && less_in_words(other) == less_in_words(f))
       return other.format;
   return format;
 }
@@ -44,22 +44,13 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
   constexpr bool own_zeros = f.zero == kOwnZeros;
-  // Chains of integer sums that do not wait for each other; how they are added changes nothing.
-  constexpr int chains = code_chains(MR * NR);
   Tile<MR, NR> tile;
   tile.begin(c, ldc, true);
   for (int g = 0; g < groups; g++) {
 #pragma GCC unroll 2
     for (int part = 0; part < parts; part++) {
-      I32x16 sums[MR][NR][chains];
-#pragma GCC unroll 16
-      for (int i = 0; i < MR; i++) {
-        const I32x16 start = first_sum<F>(a[i * lda + g], part);
-#pragma GCC unroll 8
-        for (int j = 0; j < NR; j++)
-#pragma GCC unroll 4
-          for (int q = 0; q < chains; q++) sums[i][j][q] = q ? all_int(0) : start;
-      }
+      CodeSums<F, MR, NR> sums;
+      sums.begin(a + g, lda, part);
 #ifdef ANNEAL_CODE_QUADS
       CodeQuads x[MR];
       each_of(std::make_integer_sequence<int, quads>(), [&]<int q>() {
@@ -71,25 +62,17 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
           I32x16 codes = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
           if constexpr (f.bits == 8 && !made_signed) codes = signed_bytes(codes);
 #pragma GCC unroll 16
-          for (int i = 0; i < MR; i++) sums[i][j][0] = dot_quad<q % 4>(sums[i][j][0], codes, x[i]);
+          for (int i = 0; i < MR; i++) sums.of[j][0][i] = dot_quad<q % 4>(sums.of[j][0][i], codes, x[i]);
         }
       });
 #else
-      I32x16 words[MR][NR];
 #pragma GCC unroll 8
       for (int q = 0; q < quads; q++) {
         const int quad = part * quads + q;
         I32x16 codes[NR];
 #pragma GCC unroll 8
         for (int j = 0; j < NR; j++) codes[j] = load_int(w[j].codes + (g * kQuads + quad) * kQuadBytes);
-#pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-          int four;
-          __builtin_memcpy(&four, a[i * lda + g].codes + 4 * quad, 4);
-          const I32x16 x = all_int(four);
-#pragma GCC unroll 8
-          for (int j = 0; j < NR; j++) add_quad<F>(sums[i][j][q % chains], words[i][j], q, codes[j], x);
-        }
+        sums.add(q, a + g, lda, quad, codes);
       }
 #endif
 #pragma GCC unroll 8
@@ -97,11 +80,8 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
         const F32x16 scale = load(w[j].scales + (g * parts + part) * kLanes);
 #pragma GCC unroll 16
         for (int i = 0; i < MR; i++) {
-          I32x16 sum = sums[i][j][0];
-#pragma GCC unroll 4
-          for (int q = 1; q < chains; q++) sum = sum + sums[i][j][q];
           const F32x16 zeros = own_zeros ? load(w[j].zeros + g * kLanes) : zero();
-          tile.c[i][j] = add_sum<F>(tile.c[i][j], sum, a[i * lda + g], scale, zeros);
+          tile.c[i][j] = add_sum<F>(tile.c[i][j], sums.total(i, j), a[i * lda + g], scale, zeros);
         }
       }
     }
@@ -227,13 +207,15 @@ template <class T> void quantize_rows(const void* src, int64_t lds, int rows, in
         range.add(x[h]);
       }
       const CodeScale scale(range);
+      F32x16 codes[2];
       for (int h = 0; h < 2; h++) {
         const F32x16 shifted = scale.shifted(x[h]);
-        to->sums[h] = int32_t(sum_lanes(shifted - all(CodeScale::kToNearest)));
+        codes[h] = shifted - all(CodeScale::kToNearest);
         store_bytes(to->codes + h * kLanes, as_int(shifted));
       }
+      put_sums(*to, codes[0], codes[1]);
       to->scale = scale.scale;
-      to->sum = to->scale * float(to->sums[0] + to->sums[1]);
+      to->sum = to->scale * sum_lanes(codes[0] + codes[1]);
     }
   }
 }

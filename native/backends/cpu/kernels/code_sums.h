@@ -6,47 +6,108 @@
 namespace anneal::cpu {
 namespace {
 
-// Quads of a group whose products with activations add up in words, where an instruction set has these.
-constexpr int word_quads(const QuantizedFormat& f) {
+typedef int32_t Four __attribute__((may_alias));
+// Four codes of a row, in every lane.
+ANNEAL_INLINE I32x16 four_codes(const ActivationGroup& a, int quad) { return all_int(((const Four*)a.codes)[quad]); }
+
 #ifdef ANNEAL_WORD_SUMS
-  if (f.bits < 8) return f.bits == 6 ? 2 : 4;
-#endif
-  return 1;
+// Products of codes below 8 bits add up as two words in every lane: those of even pairs of k, and of odd ones. Words
+// may wrap around: at the end they are below 2^15, since codes are less by so much in them. For the products of what
+// they are less by, a row's sums of codes are two such words, too.
+template <TensorFormat F> constexpr bool kWordSums = quantized_format(F).bits < 8;
+constexpr int less_in_words(const QuantizedFormat& f) { return f.zero == kOwnZeros ? 0 : f.bits == 5 ? 16 : f.zero; }
+static_assert([] {
+  for (const QuantizedFormat& f : model::kQuantizedFormats) {
+    const int most = f.looked_up ? 28 : (1 << f.bits) - 1, less = less_in_words(f);
+    const int largest = most - less > less ? most - less : less;
+    if (f.bits < 8 && kGroup / 2 / group_scales(f) * 127 * largest >= 1 << 15) return false;
+  }
+  return true;
+}());
+// Of all codes in a group.
+ANNEAL_INLINE I32x16 sum_words(const ActivationGroup& a) { return add_words(all_int(a.sums[0]), all_int(a.sums[1])); }
+ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return to_float(pairs_times(sum_words(a), 1)); }
+ANNEAL_INLINE void put_sums(ActivationGroup& a, F32x16 first, F32x16 last) { store_pair_sums(a.sums, first, last); }
+#else
+template <TensorFormat F> constexpr bool kWordSums = false;
+constexpr int less_in_words(const QuantizedFormat&) { return 0; }
+ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return all(float(a.sums[0] + a.sums[1])); }
+ANNEAL_INLINE void put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
+  a.sums[0] = int32_t(sum_lanes(first)), a.sums[1] = int32_t(sum_lanes(last));
 }
-static_assert(4 * 2 * 31 * 127 < 1 << 15 && 2 * 2 * 63 * 127 < 1 << 15);
+#endif
 
 // Where the sum of a row's products begins, of all codes of a group or of one half: zero points less.
 template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& a, int part) {
   constexpr QuantizedFormat f = quantized_format(F);
-  constexpr int zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
-  return zero_point ? all_int(-zero_point * (group_scales(f) == 2 ? a.sums[part] : a.sums[0] + a.sums[1])) : all_int(0);
-}
-#ifndef ANNEAL_CODE_QUADS
-// It and the products of a quad, after `before` others. Words are sums of several quads until they are added to it.
-template <TensorFormat F> ANNEAL_INLINE void add_quad(I32x16& sum, I32x16& words, int before, I32x16 codes, I32x16 x) {
-  constexpr QuantizedFormat f = quantized_format(F);
+  constexpr bool halves = group_scales(f) == 2;
 #ifdef ANNEAL_WORD_SUMS
-  if constexpr (constexpr int together = word_quads(f); together > 1) {
-    const I32x16 two = code_words(codes, x);
-    words = before % together ? add_words(words, two) : two;
-    if (before % together == together - 1) sum = add_pairs(sum, words);
-    return;
+  if constexpr (kWordSums<F>) {
+    if constexpr (less_in_words(f) == 0) return all_int(0);
+    return words_times(halves ? all_int(a.sums[part]) : sum_words(a), -less_in_words(f));
   }
 #endif
-  if constexpr (f.bits == 8)
-    sum = dot_bytes(sum, codes, x);
-  else
-    sum = dot_codes(sum, codes, x);
+  constexpr int zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
+  return zero_point ? all_int(-zero_point * (halves ? a.sums[part] : a.sums[0] + a.sums[1])) : all_int(0);
 }
+// The sums of MR rows and NR panels: chains that do not wait for each other, and how they are added changes nothing.
+template <TensorFormat F, int MR, int NR> struct CodeSums {
+  static constexpr int chains = code_chains(MR * NR);
+  I32x16 of[NR][chains][MR];
+
+  ANNEAL_INLINE void begin(const ActivationGroup* a, int64_t lda, int part) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const I32x16 start = first_sum<F>(a[i * lda], part);
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++)
+#pragma GCC unroll 4
+        for (int q = 0; q < chains; q++) of[j][q][i] = q ? all_int(0) : start;
+    }
+  }
+#ifndef ANNEAL_CODE_QUADS
+  // The products of a quad, after `before` others.
+  ANNEAL_INLINE void add(int before, const ActivationGroup* a, int64_t lda, int quad, const I32x16 (&codes)[NR]) {
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const I32x16 x = four_codes(a[i * lda], quad);
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        I32x16& sum = of[j][before % chains][i];
+#ifdef ANNEAL_WORD_SUMS
+        if constexpr (kWordSums<F>) {
+          sum = one_by_one(add_words(sum, code_words(codes[j], x)));
+          continue;
+        }
 #endif
-// And what becomes of it: c + it, scaled.
+        if constexpr (quantized_format(F).bits == 8)
+          sum = dot_bytes(sum, codes[j], x);
+        else
+          sum = dot_codes(sum, codes[j], x);
+      }
+    }
+  }
+#endif
+  ANNEAL_INLINE I32x16 total(int i, int j) const {
+    I32x16 sum = of[j][0][i];
+#pragma GCC unroll 4
+    for (int q = 1; q < chains; q++) sum = sum + of[j][q][i];
+    return sum;
+  }
+};
+// What becomes of such a sum: c + it, scaled.
 template <TensorFormat F>
 ANNEAL_INLINE F32x16 add_sum(F32x16 c, I32x16 sum, const ActivationGroup& a, F32x16 scale, F32x16 zeros) {
   constexpr QuantizedFormat f = quantized_format(F);
+#ifdef ANNEAL_WORD_SUMS
+  if constexpr (kWordSums<F>) {
+    sum = pairs_times(sum, 1);
+    if constexpr (f.zero == 0 && less_in_words(f)) sum = sum + pairs_times(sum_words(a), less_in_words(f));
+  }
+#endif
   F32x16 exact = to_float(sum);
   // Sums of bytes are those of codes less 128.
-  if constexpr (f.zero == kOwnZeros)
-    exact = fma(all(float(a.sums[0] + a.sums[1])), all(f.bits == 8 ? 128.0f : 0.0f) - zeros, exact);
+  if constexpr (f.zero == kOwnZeros) exact = fma(codes_sum(a), all(f.bits == 8 ? 128.0f : 0.0f) - zeros, exact);
   return fma(exact, all(a.scale) * scale, c);
 }
 

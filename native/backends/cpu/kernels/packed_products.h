@@ -10,34 +10,6 @@ namespace {
 // Bytes ahead of themselves that few rows fetch: panels are one stream.
 constexpr int kStreamAhead = 1536;
 
-// The integer sums of a row and a panel whose codes are unpacked on the way.
-template <TensorFormat F, int MR> struct PackedSum {
-  static constexpr int chains = code_chains(MR);
-  I32x16 sums[chains], words;
-
-  ANNEAL_INLINE void begin(const ActivationGroup& a, int part) {
-    sums[0] = first_sum<F>(a, part);
-#pragma GCC unroll 4
-    for (int q = 1; q < chains; q++) sums[q] = all_int(0);
-  }
-  template <int order, int quad> ANNEAL_INLINE void add(const ActivationGroup& a, I32x16 codes) {
-    I32x16& sum = sums[order % chains];
-#ifdef ANNEAL_CODE_QUADS
-    sum = dot_quad<quad % 4>(sum, codes, load_quads(a.codes + quad / 4 * 16));
-#else
-    int four;
-    __builtin_memcpy(&four, a.codes + 4 * quad, 4);
-    add_quad<F>(sum, words, order, codes, all_int(four));
-#endif
-  }
-  ANNEAL_INLINE I32x16 sum() const {
-    I32x16 sum = sums[0];
-#pragma GCC unroll 4
-    for (int q = 1; q < chains; q++) sum = sum + sums[q];
-    return sum;
-  }
-};
-
 // c [MR][16] += rows by a panel of codes below 8 bits, which stay in registers: each tile of rows unpacks them anew.
 template <TensorFormat F, int MR>
 void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, float* c, int64_t ldc) {
@@ -58,19 +30,24 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
 #pragma GCC unroll 8
           for (int p = 0; p < size; p += 64) prefetch(codes + p + kStreamAhead);
           GroupScales w;
-          PackedSum<F, MR> sums[MR];
+          CodeSums<F, MR, 1> sums;
           each_packed_quad<f.bits, f.looked_up>(codes, [&](auto order, auto quad, I32x16 bytes) {
-            constexpr int part = order / quads;
+            constexpr int part = order / quads, before = order % quads;
+            if (before == 0) sums.begin(a, lda, part);
+#ifdef ANNEAL_CODE_QUADS
 #pragma GCC unroll 4
             for (int r = 0; r < MR; r++) {
-              if (order % quads == 0) sums[r].begin(a[r * lda], part);
-              sums[r].template add<order, quad>(a[r * lda], bytes);
+              I32x16& sum = sums.of[0][before % sums.chains][r];
+              sum = dot_quad<quad % 4>(sum, bytes, load_quads(a[r * lda].codes + quad / 4 * 16));
             }
-            if (order % quads < quads - 1) return;
+#else
+            sums.add(before, a, lda, quad, {bytes});
+#endif
+            if (before < quads - 1) return;
             if (part == 0) w = group_scales_of<F>(block, scales, step * together + i);
 #pragma GCC unroll 4
             for (int r = 0; r < MR; r++)
-              tile.c[r][0] = add_sum<F>(tile.c[r][0], sums[r].sum(), a[r * lda], w.scales[part], w.zero);
+              tile.c[r][0] = add_sum<F>(tile.c[r][0], sums.total(r, 0), a[r * lda], w.scales[part], w.zero);
           });
           if constexpr (f.minima)
 #pragma GCC unroll 4

@@ -165,24 +165,35 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_
 constexpr int code_chains(int tiles) { return tiles >= 2 ? 1 : 2; }
 #else
 constexpr int kByteOffset = 0;
+// A sum that the next is added to: g++ would add them in pairs, and keep more than there are registers.
+ANNEAL_INLINE __m256i one_by_one(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
 ANNEAL_INLINE __m256i dot8(__m256i sum, __m256i codes, __m256i x) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+  return one_by_one(_mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1))));
 }
 ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
   return {dot8(sum.lo, codes.lo, x.lo), dot8(sum.hi, codes.hi, x.hi)};
 }
-// What dot_codes adds up, as pairs of words in every lane: these can be added while they are below 2^15.
+// What dot_codes adds up, as two words in every lane; these may be added, and wrap around.
 #define ANNEAL_WORD_SUMS 1
 ANNEAL_INLINE I32x16 code_words(I32x16 codes, I32x16 x) {
   return {_mm256_maddubs_epi16(codes.lo, x.lo), _mm256_maddubs_epi16(codes.hi, x.hi)};
 }
+ANNEAL_INLINE I32x16 one_by_one(I32x16 sum) { return {one_by_one(sum.lo), one_by_one(sum.hi)}; }
 ANNEAL_INLINE I32x16 add_words(I32x16 a, I32x16 b) {
   return {_mm256_add_epi16(a.lo, b.lo), _mm256_add_epi16(a.hi, b.hi)};
 }
-ANNEAL_INLINE I32x16 add_pairs(I32x16 sum, I32x16 words) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  return {_mm256_add_epi32(sum.lo, _mm256_madd_epi16(words.lo, ones)),
-          _mm256_add_epi32(sum.hi, _mm256_madd_epi16(words.hi, ones))};
+ANNEAL_INLINE I32x16 words_times(I32x16 a, int n) {
+  __m256i factor = _mm256_set1_epi16(short(n));
+  asm("" : "+x"(factor));  // else g++ would shift and subtract
+  return {_mm256_mullo_epi16(a.lo, factor), _mm256_mullo_epi16(a.hi, factor)};
+}
+// The sum of a lane's words, each times n.
+ANNEAL_INLINE I32x16 pairs_times(I32x16 words, int n) {
+  const __m256i factor = _mm256_set1_epi16(short(n));
+  return {_mm256_madd_epi16(words.lo, factor), _mm256_madd_epi16(words.hi, factor)};
 }
 // Of signed bytes, whose absolute values are given, too.
 ANNEAL_INLINE __m256i signed_dot8(__m256i sum, __m256i absolute, __m256i bytes, __m256i x) {
@@ -208,27 +219,6 @@ ANNEAL_INLINE I32x16 dot_split(I32x16 sum, const uint8_t* split, I32x16 x) {
   const I32x16 absolute = load_int(split), bytes = load_int(split + 64);
   return {signed_dot8(sum.lo, absolute.lo, bytes.lo, x.lo), signed_dot8(sum.hi, absolute.hi, bytes.hi, x.hi)};
 }
-// The same of three rows. As assembly: g++ would spill some of the sums.
-// clang-format off
-#define ANNEAL_SPLIT_ROW(i)                                             \
-  "vpbroadcastd %[x" i "], %[u]\n\t"                                    \
-  "vpsignb %[bytes_lo], %[u], %[t]\n\tvpsignb %[bytes_hi], %[u], %[u]\n\t" \
-  "vpmaddubsw %[t], %[a], %[t]\n\tvpmaddubsw %[u], %[b], %[u]\n\t"      \
-  "vpmaddwd %[ones], %[t], %[t]\n\tvpmaddwd %[ones], %[u], %[u]\n\t"    \
-  "vpaddd %[t], %[lo" i "], %[lo" i "]\n\tvpaddd %[u], %[hi" i "], %[hi" i "]\n\t"
-// clang-format on
-ANNEAL_INLINE void dot_three_split(I32x16 (&sums)[3], const uint8_t* split, const int& x0, const int& x1,
-                                   const int& x2) {
-  const __m256i* const at = (const __m256i*)split;
-  __m256i a, b, t, u;
-  asm("vmovdqa %[a_lo], %[a]\n\t"
-      "vmovdqa %[a_hi], %[b]\n\t" ANNEAL_SPLIT_ROW("0") ANNEAL_SPLIT_ROW("1") ANNEAL_SPLIT_ROW("2")
-      : [lo0] "+x"(sums[0].lo), [lo1] "+x"(sums[1].lo), [lo2] "+x"(sums[2].lo), [hi0] "+x"(sums[0].hi),
-        [hi1] "+x"(sums[1].hi), [hi2] "+x"(sums[2].hi), [a] "=&x"(a), [b] "=&x"(b), [t] "=&x"(t), [u] "=&x"(u)
-      : [ones] "x"(_mm256_set1_epi16(1)), [x0] "m"(x0), [x1] "m"(x1), [x2] "m"(x2), [a_lo] "m"(at[0]),
-        [a_hi] "m"(at[1]), [bytes_lo] "m"(at[2]), [bytes_hi] "m"(at[3]));
-}
-#undef ANNEAL_SPLIT_ROW
 #endif
 
 // Three sums += each its x times the 16 floats at `w`. As assembly: twelve registers of sums leave one beside those of
@@ -299,12 +289,22 @@ ANNEAL_INLINE __m256i round_words8(__m256 x) {
 ANNEAL_INLINE I32x16 round_words(F32x16 x) { return {round_words8(x.lo), round_words8(x.hi)}; }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE float sum_lanes(F32x16 x) {
+ANNEAL_INLINE __m128 sum_fours(F32x16 x) {
   __m256 a = _mm256_add_ps(x.lo, x.hi);
-  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+ANNEAL_INLINE float sum_lanes(F32x16 x) {
+  __m128 b = sum_fours(x);
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+#ifdef ANNEAL_WORD_SUMS
+// Of whole numbers, 16 and 16, the sums of lanes of even pairs and of odd ones, as two words each.
+ANNEAL_INLINE void store_pair_sums(int32_t* to, F32x16 a, F32x16 b) {
+  const __m128i sums = _mm_cvtps_epi32(_mm_hadd_ps(sum_fours(a), sum_fours(b)));
+  _mm_storel_epi64((__m128i*)to, _mm_packs_epi32(sums, sums));
+}
+#endif
 ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(x.lo, x.hi);
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

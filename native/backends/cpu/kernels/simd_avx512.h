@@ -95,16 +95,24 @@ ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) { return dot_
 constexpr int code_chains(int tiles) { return tiles >= 8 ? 1 : tiles >= 3 ? 2 : 4; }
 #else
 constexpr int kByteOffset = 0;
-// What dot_codes adds up, as pairs of words in every lane: these can be added while they are below 2^15.
+// A sum that the next is added to: g++ would add them in pairs, and keep more than there are registers.
+ANNEAL_INLINE __m512i one_by_one(__m512i sum) {
+  asm("" : "+v"(sum));
+  return sum;
+}
+// What dot_codes adds up, as two words in every lane; these may be added, and wrap around.
 #define ANNEAL_WORD_SUMS 1
 ANNEAL_INLINE I32x16 code_words(I32x16 codes, I32x16 x) { return {_mm512_maddubs_epi16(codes.v, x.v)}; }
+ANNEAL_INLINE I32x16 one_by_one(I32x16 sum) { return {one_by_one(sum.v)}; }
 ANNEAL_INLINE I32x16 add_words(I32x16 a, I32x16 b) { return {_mm512_add_epi16(a.v, b.v)}; }
-ANNEAL_INLINE I32x16 add_pairs(I32x16 sum, I32x16 words) {
-  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(words.v, _mm512_set1_epi16(1)))};
+ANNEAL_INLINE I32x16 words_times(I32x16 a, int n) { return {_mm512_mullo_epi16(a.v, _mm512_set1_epi16(short(n)))}; }
+// The sum of a lane's words, each times n.
+ANNEAL_INLINE I32x16 pairs_times(I32x16 words, int n) {
+  return {_mm512_madd_epi16(words.v, _mm512_set1_epi16(short(n)))};
 }
 ANNEAL_INLINE I32x16 dot_codes(I32x16 sum, I32x16 codes, I32x16 x) {
   const __m512i pairs = _mm512_maddubs_epi16(codes.v, x.v);
-  return {_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+  return {one_by_one(_mm512_add_epi32(sum.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))))};
 }
 ANNEAL_INLINE I32x16 dot_bytes(I32x16 sum, I32x16 codes, I32x16 x) {
   const __m512i signed_codes = _mm512_xor_si512(codes.v, _mm512_set1_epi8(char(0x80)));
@@ -147,12 +155,22 @@ ANNEAL_INLINE I32x16 round_words(F32x16 x) {
 }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE float sum_lanes(F32x16 x) {
+ANNEAL_INLINE __m128 sum_fours(F32x16 x) {
   __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
-  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+}
+ANNEAL_INLINE float sum_lanes(F32x16 x) {
+  __m128 b = sum_fours(x);
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+#ifdef ANNEAL_WORD_SUMS
+// Of whole numbers, 16 and 16, the sums of lanes of even pairs and of odd ones, as two words each.
+ANNEAL_INLINE void store_pair_sums(int32_t* to, F32x16 a, F32x16 b) {
+  const __m128i sums = _mm_cvtps_epi32(_mm_hadd_ps(sum_fours(a), sum_fours(b)));
+  _mm_storel_epi64((__m128i*)to, _mm_packs_epi32(sums, sums));
+}
+#endif
 ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

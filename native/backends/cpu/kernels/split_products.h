@@ -10,9 +10,6 @@ namespace {
 constexpr int kSplitBytes = 2 * kQuadBytes;  // of a quad
 constexpr int kSplitTileRows = 3;
 
-// Four codes of a row.
-typedef int32_t Four __attribute__((may_alias));
-
 // c [MR][16] += rows by groups of a panel whose codes are parted.
 template <TensorFormat F, int MR>
 void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups, float* c, int64_t ldc) {
@@ -20,27 +17,22 @@ void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, i
   Tile<MR, 1> tile;
   tile.begin(c, ldc, true);
   for (int g = 0; g < groups; g++, a++) {
-    I32x16 sums[MR];
-#pragma GCC unroll 4
-    for (int i = 0; i < MR; i++) sums[i] = first_sum<F>(a[i * lda], 0);
+    CodeSums<F, MR, 1> sums;
+    sums.begin(a, lda, 0);
 #pragma GCC unroll 8
     for (int quad = 0; quad < kQuads; quad++) {
       const uint8_t* const split = w.codes + (g * kQuads + quad) * kSplitBytes;
-      const auto x = [&](int i) -> const Four& { return ((const Four*)a[i * lda].codes)[quad]; };
-      if constexpr (MR == kSplitTileRows)
-        dot_three_split(sums, split, x(0), x(1), x(2));
-      else
 #pragma GCC unroll 4
-        for (int i = 0; i < MR; i++) sums[i] = dot_split(sums[i], split, all_int(x(i)));
+      for (int i = 0; i < MR; i++) sums.of[0][0][i] = dot_split(sums.of[0][0][i], split, four_codes(a[i * lda], quad));
     }
     const F32x16 scale = load(w.scales + g * kLanes), zeros = own_zeros ? load(w.zeros + g * kLanes) : zero();
 #pragma GCC unroll 4
-    for (int i = 0; i < MR; i++) tile.c[i][0] = add_sum<F>(tile.c[i][0], sums[i], a[i * lda], scale, zeros);
+    for (int i = 0; i < MR; i++) tile.c[i][0] = add_sum<F>(tile.c[i][0], sums.total(i, 0), a[i * lda], scale, zeros);
   }
   tile.end(c, ldc);
 }
 // From so many rows on; and all of them by groups of one panel, parted in a buffer.
-constexpr int kPreparedRows = 9;
+constexpr int kPreparedRows = 36;
 template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
 template <TensorFormat F>
 void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc) {
