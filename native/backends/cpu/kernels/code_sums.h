@@ -53,6 +53,8 @@ template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& 
 // The sums of MR rows and NR panels: chains that do not wait for each other, and how they are added changes nothing.
 template <TensorFormat F, int MR, int NR> struct CodeSums {
   static constexpr int chains = code_chains(MR * NR);
+  // One row of half groups has registers to spare, and waits for memory less where g++ may choose the order.
+  static constexpr bool in_pairs = MR * NR == 1 && group_scales(quantized_format(F)) == 2;
   I32x16 of[NR][chains][MR];
 
   ANNEAL_INLINE void begin(const ActivationGroup* a, int64_t lda, int part) {
@@ -76,7 +78,8 @@ template <TensorFormat F, int MR, int NR> struct CodeSums {
         I32x16& sum = of[j][before % chains][i];
 #ifdef ANNEAL_WORD_SUMS
         if constexpr (kWordSums<F>) {
-          sum = one_by_one(add_words(sum, code_words(codes[j], x)));
+          sum = add_words(sum, code_words(codes[j], x));
+          if constexpr (!in_pairs) sum = one_by_one(sum);
           continue;
         }
 #endif
