@@ -28,6 +28,7 @@ static_assert([] {
 ANNEAL_INLINE I32x16 sum_words(const ActivationGroup& a) { return add_words(all_int(a.sums[0]), all_int(a.sums[1])); }
 ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return to_float(pairs_times(sum_words(a), 1)); }
 ANNEAL_INLINE void put_sums(ActivationGroup& a, F32x16 first, F32x16 last) { store_pair_sums(a.sums, first, last); }
+static_assert(kByteOffset == 0);  // nothing takes them for numbers
 #else
 template <TensorFormat F> constexpr bool kWordSums = false;
 constexpr int less_in_words(const QuantizedFormat&) { return 0; }
