@@ -213,9 +213,8 @@ template <class T> void quantize_rows(const void* src, int64_t lds, int rows, in
         codes[h] = shifted - all(CodeScale::kToNearest);
         store_bytes(to->codes + h * kLanes, as_int(shifted));
       }
-      put_sums(*to, codes[0], codes[1]);
       to->scale = scale.scale;
-      to->sum = to->scale * sum_lanes(codes[0] + codes[1]);
+      to->sum = to->scale * put_sums(*to, codes[0], codes[1]);
     }
   }
 }

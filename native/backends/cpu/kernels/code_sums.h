@@ -27,14 +27,19 @@ static_assert([] {
 // Of all codes in a group.
 ANNEAL_INLINE I32x16 sum_words(const ActivationGroup& a) { return add_words(all_int(a.sums[0]), all_int(a.sums[1])); }
 ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return to_float(pairs_times(sum_words(a), 1)); }
-ANNEAL_INLINE void put_sums(ActivationGroup& a, F32x16 first, F32x16 last) { store_pair_sums(a.sums, first, last); }
+// Puts a row's sums of codes, and answers that of all.
+ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
+  store_pair_sums(a.sums, first, last);
+  return sum_lanes(first + last);
+}
 static_assert(kByteOffset == 0);  // nothing takes them for numbers
 #else
 template <TensorFormat F> constexpr bool kWordSums = false;
 constexpr int less_in_words(const QuantizedFormat&) { return 0; }
 ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return all(float(a.sums[0] + a.sums[1])); }
-ANNEAL_INLINE void put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
+ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
   a.sums[0] = int32_t(sum_lanes(first)), a.sums[1] = int32_t(sum_lanes(last));
+  return float(a.sums[0] + a.sums[1]);
 }
 #endif
 
@@ -56,6 +61,7 @@ template <TensorFormat F, int MR, int NR> struct CodeSums {
   static constexpr int chains = code_chains(MR * NR);
   // One row of half groups has registers to spare, and waits for memory less where g++ may choose the order.
   static constexpr bool in_pairs = MR * NR == 1 && group_scales(quantized_format(F)) == 2;
+  static_assert(!kWordSums<F> || chains == 1);  // total adds numbers
   I32x16 of[NR][chains][MR];
 
   ANNEAL_INLINE void begin(const ActivationGroup* a, int64_t lda, int part) {
