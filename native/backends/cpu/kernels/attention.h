@@ -199,8 +199,8 @@ ANNEAL_INLINE void fetch(const void* at, int64_t bytes) {
 template <class T, class Pages>
 ANNEAL_INLINE void multiply_page(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, int npanels,
                                  float* c, int64_t ldc, bool accumulate, Upcoming next) {
-  constexpr int kStreamedRows = 6;
-  if (kByTiles<T> || Pages::kCoded || kWidensPairs<T> || m > kStreamedRows)
+  constexpr int kPageRows = 6;
+  if (kByTiles<T> || Pages::kCoded || kWidensPairs<T> || m > kPageRows)
     return multiply_block<T>(a, lda, m, w, panel, k, npanels, c, ldc, accumulate, next);
   for (int i = 0; i < npanels; i++, w += panel, c += kLanes) {
     multiply_panels<T, 1>(a, lda, m, w, panel, k, c, ldc, accumulate, next);

@@ -1,6 +1,7 @@
 // Products of codes by instructions that multiply a matrix of 2 rows by one of 2 outputs, 8 k deep: what they sum is
 // [2 rows][2 outputs] in a register, and stays so until a tile ends. See code_products.h for what is computed.
 #pragma once
+#include "code_sums.h"
 #include "codes.h"
 #include "quantized_panel.h"
 
@@ -76,9 +77,9 @@ void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const C
       int32x4_t sums[PAIRS][kOutputPairs];
 #pragma GCC unroll 4
       for (int p = 0; p < PAIRS; p++) {
-        const int32_t *s = upper[p][g].sums, *t = lower[p][g].sums;
-        const int one = parts == 2 ? s[part] : s[0] + s[1], other = parts == 2 ? t[part] : t[0] + t[1];
-        const int32x4_t start = vcombine_s32(vdup_n_s32(-zero_point * one), vdup_n_s32(-zero_point * other));
+        const int one = negative_sum<parts == 2>(upper[p][g], part),
+                  other = negative_sum<parts == 2>(lower[p][g], part);
+        const int32x4_t start = vcombine_s32(vdup_n_s32(zero_point * one), vdup_n_s32(zero_point * other));
 #pragma GCC unroll 8
         for (int n = 0; n < kOutputPairs; n++) sums[p][n] = start;
       }
@@ -107,10 +108,9 @@ void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const C
         for (int p = 0; p < PAIRS; p++) {
           float32x4_t exact = vcvtq_f32_s32(sums[p][n]);
           if constexpr (own_zeros) {
-            const int32_t *s = upper[p][g].sums, *t = lower[p][g].sums;
-            const float32x4_t rest =
-                vsubq_f32(vdupq_n_f32(byte_codes ? 128.0f : 0.0f), of_outputs(w.zeros + g * kLanes + 2 * n));
-            exact = vfmaq_f32(exact, of_rows(float(s[0] + s[1]), float(t[0] + t[1])), rest);
+            const float32x4_t more =
+                vsubq_f32(of_outputs(w.zeros + g * kLanes + 2 * n), vdupq_n_f32(byte_codes ? 128.0f : 0.0f));
+            exact = vfmaq_f32(exact, of_rows(float(upper[p][g].sums[0]), float(lower[p][g].sums[0])), more);
           }
           totals[p][n] = vfmaq_f32(totals[p][n], exact, vmulq_f32(x_scales[p], scale));
         }

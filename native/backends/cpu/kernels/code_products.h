@@ -40,13 +40,16 @@ template <class Body, int... q> ANNEAL_INLINE void each_of(std::integer_sequence
 
 // c[MR][NR * 16] += rows of `a` by the groups of panels, whose bytes may have been made signed.
 template <TensorFormat F, int MR, int NR, bool made_signed = false>
-void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc) {
+void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc,
+                    PanelFetch fetch = {}) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
   constexpr bool own_zeros = f.zero == kOwnZeros;
   Tile<MR, NR> tile;
   tile.begin(c, ldc, true);
+  const int lines = fetch.lines(groups);
   for (int g = 0; g < groups; g++) {
+    fetch.next<NR>(lines);
 #pragma GCC unroll 2
     for (int part = 0; part < parts; part++) {
       CodeSums<F, MR, NR> sums;
@@ -97,8 +100,6 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   tile.end(c, ldc);
 }
 
-constexpr int kFewCodeRows = 16;
-
 #ifdef ANNEAL_CODE_QUADS
 // From so many rows on bytes are made signed, or all codes laid out in pairs, once for all of them.
 #ifdef ANNEAL_CODE_PAIRS
@@ -131,25 +132,32 @@ void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w
 }
 #endif
 
-// c += rows by NR panels, `step` groups of which panel(j, first group, count) makes ready at a time.
+// c += rows by NR panels, groups of which panel(j, first group, count) makes ready, some at a time. Meanwhile as much
+// is fetched from next.at on, of as many panels.
 template <TensorFormat F, int NR, class Panel>
-ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, int m, int groups, int step, float* c,
-                                        int64_t ldc, Panel&& panel) {
+ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, int m, int groups, float* c, int64_t ldc,
+                                        PanelFetch next, Panel&& panel) {
   CodePanel ready[NR];
-  for (int g = 0; g < groups; g += step) {
-    const int count = groups - g < step ? groups - g : step;
+  for (int g = 0; g < groups; g += kUnpackGroups) {
+    const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
+    const auto line = [&](int before) { return next.at + next.panel * before / groups / 64 * 64; };
+    PanelFetch fetch{line(g), line(g + count), next.panel};
     for (int j = 0; j < NR; j++) ready[j] = panel(j, g, count);
 #if defined ANNEAL_CODE_QUADS || defined ANNEAL_SPLIT_BYTES
     if constexpr (kPrepared<multiplied_as(F)>)
       if (m >= kPreparedRows) {
+        fetch.next<NR>(fetch.lines(1));
         for (int j = 0; j < NR; j++)
           multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc);
         continue;
       }
 #endif
-    for (int row = 0; row < m; row += kCodeRows)
-      with_rows<kCodeRows>(m - row, [&]<int MR>() {
-        multiply_codes<multiplied_as(F), MR, NR>(a + row * lda + g, lda, ready, count, c + row * ldc, ldc);
+    const int tiles = (m + kCodeRows - 1) / kCodeRows;
+    for (int t = 0; t < tiles; t++)
+      with_rows<kCodeRows>(m - t * kCodeRows, [&]<int MR>() {
+        const int row = t * kCodeRows;
+        multiply_codes<multiplied_as(F), MR, NR>(a + row * lda + g, lda, ready, count, c + row * ldc, ldc,
+                                                 fetch.share(t, tiles));
       });
   }
 }
@@ -159,12 +167,10 @@ void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, con
                                int64_t ldc) {
   const int64_t bytes = quantized_panel_bytes(F, k);
   UnpackedPanel unpacked[NR];
-  // Few rows wait for memory, which must not wait for them: what is fetched ahead is asked for a little at a time.
-  constexpr int few = quantized_format(F).bits == 8 ? 2 : kFewCodeGroups;
-  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, m <= kFewCodeRows ? few : kUnpackGroups, c, ldc,
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc,
+                              {panels + (NR == 1 ? kStreamAhead : NR * bytes), nullptr, bytes},
                               [&](int j, int first, int count) {
-                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j],
-                                                m <= kFewCodeRows && NR == 1 ? kStreamAhead : NR * bytes);
+                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j]);
                                 return unpacked[j].groups();
                               });
 }
@@ -179,8 +185,9 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   if (!accumulate)
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
-  if constexpr (quantized_format(F).bits < 8)
-    for (; m <= kPackedRows && npanels > 0; npanels--, panels += bytes, c += kLanes)
+  constexpr int packed_rows = quantized_format(F).bits < 8 ? kPackedRows : kPackedByteRows;
+  if constexpr (packed_rows > 0)
+    for (; m <= packed_rows && npanels > 0; npanels--, panels += bytes, c += kLanes)
       multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
   while (npanels > 0) {
     if (m > 2 && npanels >= kCodePanels) {

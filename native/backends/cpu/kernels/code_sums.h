@@ -1,5 +1,7 @@
 // The integer sums that products of codes are made of: where they begin, how they add up, and what becomes of them.
 #pragma once
+#include <bit>
+
 #include "kernels.h"
 #include "quantized_panel.h"
 
@@ -34,12 +36,19 @@ ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
 }
 static_assert(kByteOffset == 0);  // nothing takes them for numbers
 #else
+// A row's sums of codes, of all and of the last half, times -1: where sums of products begin is one of them shifted,
+// since all zero points but one are powers of two.
 template <TensorFormat F> constexpr bool kWordSums = false;
 constexpr int less_in_words(const QuantizedFormat&) { return 0; }
-ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return all(float(a.sums[0] + a.sums[1])); }
+// Of all codes, or of one half.
+template <bool halves> ANNEAL_INLINE int32_t negative_sum(const ActivationGroup& a, int part) {
+  return !halves ? a.sums[0] : part ? a.sums[1] : a.sums[0] - a.sums[1];
+}
+ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return negate(to_float(all_int(a.sums[0]))); }
 ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
-  a.sums[0] = int32_t(sum_lanes(first)), a.sums[1] = int32_t(sum_lanes(last));
-  return float(a.sums[0] + a.sums[1]);
+  const float of_last = sum_lanes(last), all_codes = sum_lanes(first) + of_last;
+  a.sums[0] = int32_t(-all_codes), a.sums[1] = int32_t(-of_last);
+  return all_codes;
 }
 #endif
 
@@ -48,13 +57,17 @@ template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& 
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr bool halves = group_scales(f) == 2;
 #ifdef ANNEAL_WORD_SUMS
-  if constexpr (kWordSums<F>) {
-    if constexpr (less_in_words(f) == 0) return all_int(0);
-    return words_times(halves ? all_int(a.sums[part]) : sum_words(a), -less_in_words(f));
+  constexpr int less = less_in_words(f);
+  if constexpr (kWordSums<F> && less) return words_times(halves ? all_int(a.sums[part]) : sum_words(a), -less);
+#else
+  constexpr unsigned zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
+  if constexpr (zero_point) {
+    const int32_t negative = negative_sum<halves>(a, part);
+    if constexpr (std::has_single_bit(zero_point)) return shift_left<std::countr_zero(zero_point)>(all_int(negative));
+    return all_int(negative * int(zero_point));
   }
 #endif
-  constexpr int zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
-  return zero_point ? all_int(-zero_point * (halves ? a.sums[part] : a.sums[0] + a.sums[1])) : all_int(0);
+  return all_int(0);
 }
 // The sums of MR rows and NR panels: chains that do not wait for each other, and how they are added changes nothing.
 template <TensorFormat F, int MR, int NR> struct CodeSums {

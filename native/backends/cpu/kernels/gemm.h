@@ -17,7 +17,7 @@ namespace {
 constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
 constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
 // Panel vectors ahead: of panels side by side; of one row and of few rows that go from panel to panel.
-constexpr int kPrefetch = 32, kAheadOfRow = 24, kAheadOfFew = 96;
+constexpr int kPrefetch = 32, kAheadOfRow = 96, kAheadOfFew = 192;
 
 // Whether a step of a chain takes several instructions: pairs of bfloat16 are widened where nothing multiplies them.
 #ifdef ANNEAL_PAIR_PRODUCT
@@ -151,7 +151,7 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
 // Whether few rows go from panel to panel. Panels side by side hide how long a step of a chain takes, which is more
 // where weights lie in a cache, as those of short rows do; and they share one widening of a row.
 template <class T> ANNEAL_INLINE constexpr bool streams_panels(int rows, int k) {
-  return rows <= kFewRows && k >= kStreamedK && !(kWidensPairs<T> && rows == 1);
+  return rows <= kStreamedRows && k >= kStreamedK && !(kWidensPairs<T> && rows == 1);
 }
 
 // What is read after a product: null, or as much memory as its panels take. Rows of one tile fetch `step` bytes of it
@@ -166,15 +166,17 @@ template <class T, int NR>
 void multiply_panels(const T* a, int64_t lda, int m, const T* w, int64_t panel, int k, float* c, int64_t ldc,
                      bool accumulate, Upcoming next) {
   constexpr int most = tile_rows<T>(NR);
+  const bool streams = streams_panels<T>(m, k);
   const int tiles = (m + most - 1) / most;
   const int height = m / tiles, taller = m % tiles;  // the first `taller` tiles have one row more
   for (int t = 0, row = 0; t < tiles; t++) {
     const int rows = height + (t < taller);
     const int64_t part = int64_t(k) * kLanes * int64_t(sizeof(T)) / tiles * t;
-    const int own = !streams_panels<T>(m, k) ? kPrefetch : m == 1 ? kAheadOfRow : kAheadOfFew;
+    const int own = !streams ? kPrefetch : m == 1 ? kAheadOfRow : kAheadOfFew;
     const Ahead ahead = next.at && tiles == 1 ? Ahead{next.at, next.step}
-                        : m > kFewRows ? Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles}
-                                       : Ahead{(const char*)(w + kStep<T> * own * kLanes), 64};
+                        : streams || m <= kFewRows
+                            ? Ahead{(const char*)(w + kStep<T> * own * kLanes), 64}
+                            : Ahead{(next.at ? next.at : (const char*)(w + NR * panel)) + part, 64 / tiles};
     multiply_rows<T, most, NR>(rows, a + row * lda, lda, w, panel, k, c + row * ldc, ldc, accumulate, ahead);
     row += rows;
   }

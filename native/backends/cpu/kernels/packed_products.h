@@ -1,5 +1,5 @@
-// Products of few rows with codes below 8 bits that are unpacked in registers, which saves writing and reading them:
-// more rows share what is unpacked (code_products.h, which says what is computed).
+// Products of few rows with codes that are unpacked in registers, which saves writing and reading them: more rows share
+// what is unpacked (code_products.h, which says what is computed).
 #pragma once
 #include "code_sums.h"
 #include "product_tile.h"
@@ -7,10 +7,7 @@
 namespace anneal::cpu {
 namespace {
 
-// Bytes ahead of themselves that few rows fetch: panels are one stream.
-constexpr int kStreamAhead = 1536;
-
-// c [MR][16] += rows by a panel of codes below 8 bits, which stay in registers: each tile of rows unpacks them anew.
+// c [MR][16] += rows by a panel, whose codes stay in registers: each tile of rows unpacks them anew.
 template <TensorFormat F, int MR>
 void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, float* c, int64_t ldc) {
   constexpr QuantizedFormat f = quantized_format(F);
@@ -27,13 +24,15 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
       for (int step = 0; step < block_groups / together; step++) {
 #pragma GCC unroll 2
         for (int i = 0; i < together; i++, codes += size, a++) {
-#pragma GCC unroll 8
-          for (int p = 0; p < size; p += 64) prefetch(codes + p + kStreamAhead);
           GroupScales w;
           CodeSums<F, MR, 1> sums;
           each_packed_quad<f.bits, f.looked_up>(codes, [&](auto order, auto quad, I32x16 bytes) {
             constexpr int part = order / quads, before = order % quads;
             if (before == 0) sums.begin(a, lda, part);
+            if constexpr (order < size / 64) {
+              prefetch(codes + order * 64 + kStreamAhead);
+              if constexpr (MR > 2) prefetch_near(codes + order * 64 + kStreamNear);
+            }
 #ifdef ANNEAL_CODE_QUADS
 #pragma GCC unroll 4
             for (int r = 0; r < MR; r++) {
@@ -60,13 +59,13 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
   tile.end(c, ldc);
 }
 // c [m][16] += all rows by such a panel, in tiles of as many rows each.
-template <TensorFormat F>
-void multiply_packed_panel(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c,
-                           int64_t ldc) {
-  for (int row = 0, tiles = (m + kPackedTileRows - 1) / kPackedTileRows, rows; tiles > 0; tiles--, row += rows) {
+template <TensorFormat F,
+          int tile_rows = quantized_format(F).bits<8 ? kPackedTileRows : kPackedByteRows> void multiply_packed_panel(
+              const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c, int64_t ldc) {
+  for (int row = 0, tiles = (m + tile_rows - 1) / tile_rows, rows; tiles > 0; tiles--, row += rows) {
     rows = (m - row + tiles - 1) / tiles;
-    with_rows<kPackedTileRows>(
-        rows, [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
+    with_rows<tile_rows>(rows,
+                         [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
   }
 }
 

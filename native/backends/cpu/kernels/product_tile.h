@@ -5,6 +5,10 @@
 namespace anneal::cpu {
 namespace {
 
+// Bytes ahead of themselves that rows which read one panel after the other, as one stream, fetch into the second-level
+// cache; and, where they take longer for each line, from there into the first.
+constexpr int kStreamAhead = 6144, kStreamNear = 2048;
+
 // Where a tile prefetches weights: for each of its panels, `step` bytes further per panel vector. Few rows read a
 // little ahead of themselves: they wait for memory anyway, or go from panel to panel, since memory answers one stream
 // faster than several. More rows find their panels in the cache, and fetch the panels after these meanwhile, each tile
@@ -23,6 +27,27 @@ struct Ahead {
       for (int j = 0; j < NR; j++) prefetch(line + j * panel);
       line += 64;
     } while (vectors > 1 && line < at);
+  }
+};
+
+// The same of quantised panels, which are fetched by stretches: of each of some, `panel` bytes apart, what lies from
+// `at` to `end`, a few lines at a time between multiplications. Memory that is asked for many lines at once makes what
+// multiplies wait.
+struct PanelFetch {
+  const uint8_t *at, *end;
+  int64_t panel;
+
+  // The share of the t-th of so many.
+  PanelFetch share(int t, int tiles) const {
+    const int64_t lines = (end - at + 63) / 64;
+    return {at + lines * t / tiles * 64, at + lines * (t + 1) / tiles * 64, panel};
+  }
+  // Lines to be fetched at each of so many times.
+  int lines(int times) const { return int((end - at + 64 * times - 1) / (64 * times)); }
+  template <int NR> ANNEAL_INLINE void next(int lines) {
+    for (; lines > 0 && at < end; lines--, at += 64)
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) prefetch(at + j * panel);
   }
 };
 

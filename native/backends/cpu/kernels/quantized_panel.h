@@ -110,8 +110,11 @@ template <int n> using Number = std::integral_constant<int, n>;
 // use(how many come before it, quad, its codes as bytes) for the quads of a group; of 6 bits in ascending order.
 template <int bits, bool looked_up, int v = 0, class Use>
 ANNEAL_INLINE void each_packed_quad(const uint8_t* from, Use&& use) {
-  static_assert(bits == 4 || ((bits == 5 || bits == 6) && !looked_up));
-  if constexpr (bits == 4 && v < 4) {
+  static_assert(bits == 4 || ((bits == 5 || bits == 6 || bits == 8) && !looked_up));
+  if constexpr (bits == 8 && v < 8) {
+    use(Number<v>(), Number<v>(), load_int(from + v * kQuadBytes));
+    each_packed_quad<bits, looked_up, v + 1>(from, use);
+  } else if constexpr (bits == 4 && v < 4) {
     const auto code = [](I32x16 x) {
       if constexpr (looked_up) x = look_up(quantization::kMicroCodes, x);
       return x;

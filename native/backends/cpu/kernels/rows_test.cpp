@@ -286,7 +286,11 @@ void test_gated(const std::string& activation, GatedActivation Kernels::* gated,
       Floats g = kept(type, normals(size_t(rows) * ld, 5)), u = kept(type, normals(size_t(rows) * ld)),
              dy = normals(size_t(rows) * n);
       for (Floats* x : {&g, &u})
-        for (float& v : *x) v *= spread;
+        for (float& v : *x) {
+          v *= spread;
+          // Across the bend of what is clamped at 7, differences tell no gradient.
+          if (std::fabs(std::fabs(v) - 7) < 0.1f) v = std::copysign(6.5f, v);
+        }
       std::string what = activation + " n=" + std::to_string(n) + " " + name(type);
       Floats got = same_everywhere(type, what, [&](const Kernels& k) {
         Block gate = rounded(k, g, rows, ld, ld), up = rounded(k, u, rows, ld, ld), y(size_t(rows) * ld * k.elem);

@@ -332,6 +332,7 @@ ANNEAL_INLINE float lane0(F32x16 x) { return _mm256_cvtss_f32(x.lo); }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
+ANNEAL_INLINE void prefetch_near(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 // 8 x 8 transposition of 32-bit elements.
 ANNEAL_INLINE void transpose8(__m256i* r) {
@@ -418,17 +419,18 @@ constexpr int kPairsAhead = 1;                // of panels to come, that a tile 
 constexpr int kWidenedProductPanels = 12;     // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
-constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
+constexpr int kStreamedRows = kFewRows;  // up to which rows go from panel to panel
+constexpr int kStreamedK = 576;          // from which on they do: of models of 100 million weights
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
-constexpr int kFewCodeGroups = 8;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 #ifdef __AVXVNNI__
 constexpr int kPackedRows = 3;  // up to which codes below 8 bits stay in registers
 #else
 constexpr int kPackedRows = 6;
 #endif
 constexpr int kPackedTileRows = 3;             // of these
+constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

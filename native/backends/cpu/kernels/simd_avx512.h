@@ -195,6 +195,7 @@ ANNEAL_INLINE float lane0(F32x16 x) { return _mm512_cvtss_f32(x.v); }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
+ANNEAL_INLINE void prefetch_near(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
 ANNEAL_INLINE void transpose16(I32x16* r) {
@@ -299,13 +300,22 @@ constexpr int kPairsAhead = 8;               // of panels to come, that a tile f
 constexpr int kWidenedProductPanels = 24;    // rows are widened anew for so many
 constexpr int kFewRows = 4;
 constexpr int kFewRowsPanels = 6;
-constexpr int kStreamedK = 576;  // from which on few rows go from panel to panel: of models of 100 million weights
+#ifdef ANNEAL_PAIR_PRODUCT
+constexpr int kStreamedRows = 12;  // up to which rows go from panel to panel
+#else
+constexpr int kStreamedRows = 8;
+#endif
+constexpr int kStreamedK = 576;  // from which on they do: of models of 100 million weights
 constexpr int kBestPanels = 3;
 constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
-constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
-constexpr int kPackedRows = 2;                 // up to which codes below 8 bits stay in registers
-constexpr int kPackedTileRows = 2;             // of these
+constexpr int kPackedRows = 4;                 // up to which codes below 8 bits stay in registers
+constexpr int kPackedTileRows = 4;             // of these
+#ifdef __AVX512VNNI__
+constexpr int kPackedByteRows = 6;  // up to which codes of 8 bits do, in one tile
+#else
+constexpr int kPackedByteRows = 0;
+#endif
 constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 
 }  // namespace

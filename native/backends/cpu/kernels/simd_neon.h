@@ -274,6 +274,7 @@ ANNEAL_INLINE float lane0(F32x16 x) { return vgetq_lane_f32(x.v[0], 0); }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+ANNEAL_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // Of 64-bit groups: the even ones of both, the odd ones of both.
 ANNEAL_INLINE uint32x4_t even_groups(uint32x4_t a, uint32x4_t b) {
@@ -333,7 +334,8 @@ constexpr int kPairsAhead = 1;               // of panels to come, that a tile f
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
-constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
+constexpr int kStreamedRows = 0;     // up to which rows would go from panel to panel
+constexpr int kStreamedK = 1 << 30;  // from which on they would
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;  // of blocks that are widened
 #ifdef __ARM_FEATURE_DOTPROD
@@ -341,9 +343,9 @@ constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised wei
 #else
 constexpr int kCodeRows = 2, kCodePanels = 1;
 #endif
-constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kPackedRows = 2;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 2;             // of these
+constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do
 constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -297,6 +297,7 @@ ANNEAL_INLINE float lane0(F32x16 x) { return x.v[0][0]; }
 
 // Into the second-level cache: what is fetched ahead would not all fit the first.
 ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+ANNEAL_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
 [[gnu::noinline]] void transpose16(I32x16* r) {
@@ -331,13 +332,14 @@ constexpr int kPairsAhead = 1;               // of panels to come, that a tile f
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
-constexpr int kStreamedK = 1 << 30;  // from which on few rows would go from panel to panel
+constexpr int kStreamedRows = 0;     // up to which rows would go from panel to panel
+constexpr int kStreamedK = 1 << 30;  // from which on they would
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
-constexpr int kFewCodeGroups = 2;              // of 32 k: codes below 8 bits that are unpacked at a time for few rows
 constexpr int kPackedRows = 1;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 1;             // of these
+constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace

@@ -18,9 +18,9 @@ template <int NR>
 void multiply_back_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int n, float* c,
                           int64_t ldc) {
   const int64_t bytes = back_panel_bytes(n);
-  multiply_code_panels<TensorFormat::q8_0, NR>(
-      a, lda, m, back_groups(n), kUnpackGroups, c, ldc,
-      [&](int j, int group, int) { return back_panel(panels + j * bytes, n, group); });
+  multiply_code_panels<TensorFormat::q8_0, NR>(a, lda, m, back_groups(n), c, ldc, {}, [&](int j, int group, int) {
+    return back_panel(panels + j * bytes, n, group);
+  });
 }
 
 // c (+)= codes of gradients by panels of W^T over n outputs.
