@@ -92,16 +92,21 @@ ANNEAL_INLINE void transpose_values(const UnpackedPanel& from, int g, int half, 
 // As transpose_panels, of weights dequantised on the way.
 template <TensorFormat F, class T>
 void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, int rows, void* out) {
-  const int64_t bytes = quantized_panel_bytes(F, k), ahead = kTransposeAhead * bytes;
+  const int64_t bytes = quantized_panel_bytes(F, k);
   UnpackedPanel unpacked;
   for (int c0 = col0, stop; c0 < col0 + cols; c0 = stop) {
     const int first = c0 / kGroup, groups = unpacked_together(first, (col0 + cols + kGroup - 1) / kGroup);
     stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int r = 0; r < rows; r += kLanes) {
-      unpack_panel<F>((const uint8_t*)panels + (n0 + r) / kLanes * bytes, k, first, groups, unpacked, ahead);
-      for (int c = c0; c < stop; c += kLanes)
+      const uint8_t* const panel = (const uint8_t*)panels + (n0 + r) / kLanes * bytes;
+      unpack_panel<F>(panel, k, first, groups, unpacked);
+      PanelFetch fetch = stretch_of(panel + 2 * bytes, bytes, first, groups, k);
+      const int lines = fetch.lines((stop - c0 + kLanes - 1) / kLanes);
+      for (int c = c0; c < stop; c += kLanes) {
+        fetch.next<1>(lines);
         transpose_values<F>(unpacked, c / kGroup - first, c / kLanes % 2, rows - r,
                             (T*)out + (c - col0) / kLanes * panel_size<T>(rows) + int64_t(r) * kLanes);
+      }
     }
   }
 }

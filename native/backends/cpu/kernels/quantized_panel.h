@@ -300,10 +300,9 @@ constexpr int unpacked_together(int first, int end) {
   return (stop < end ? stop : end) - first;
 }
 
-// Groups first .. first + groups - 1 of a panel, of the same 256 k. What lies `ahead` bytes further is fetched.
+// Groups first .. first + groups - 1 of a panel, of the same 256 k.
 template <TensorFormat F>
-ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to,
-                                int64_t ahead = 0) {
+ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int groups, UnpackedPanel& to) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int group_size = group_bytes(f), block_groups = f.numbers / kGroup, block_bytes = block_scale_bytes(f);
   const PanelOffsets at = panel_offsets(f, k, first / block_groups * f.numbers);
@@ -312,12 +311,6 @@ ANNEAL_INLINE void unpack_panel(const uint8_t* panel, int k, int first, int grou
   for (int g = 0; g < groups; g++, codes += group_size) {
     const int group = first % block_groups + g, in_block = group % block_groups;
     const uint8_t* const of_block = scales + group / block_groups * block_bytes;
-    if (ahead) {
-#pragma GCC unroll 8
-      for (int i = 0; i < group_size; i += 64) prefetch(codes + i + ahead);
-      if (in_block == 0)
-        for (int i = 0; i < block_bytes; i += 64) prefetch(of_block + i + ahead);
-    }
     if constexpr (f.bits != 8) unpack_codes<f.bits, f.looked_up>(codes, to.code_bytes + g * kQuads * kQuadBytes);
     const GroupScales of_group = group_scales_of<F>(block_scales_of<F>(of_block), of_block, in_block);
     float* const of_groups = to.scales + g * group_scales(f) * kLanes;

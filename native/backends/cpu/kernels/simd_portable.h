@@ -300,7 +300,7 @@ ANNEAL_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
 ANNEAL_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // The 16 x 16 matrix of 32-bit elements r[row] lane column becomes r[column] lane row.
-[[gnu::noinline]] void transpose16(I32x16* r) {
+[[gnu::noinline, gnu::unused]] void transpose16(I32x16* r) {
   uint32_t in[16][16], out[16][16];
   __builtin_memcpy(in, r, sizeof in);
   for (int i = 0; i < 16; i++)
@@ -310,7 +310,7 @@ ANNEAL_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
 
 // A 16 x 16 block of words held as pairs: in, v[j] lane n = words (n, 2j), (n, 2j + 1); out, v[i] lane k = words (2i,
 // k), (2i + 1, k).
-[[gnu::noinline]] void transpose_pairs(I32x16* v) {
+[[gnu::noinline, gnu::unused]] void transpose_pairs(I32x16* v) {
   uint16_t in[8][16][2], out[8][16][2];
   __builtin_memcpy(in, v, sizeof in);
   for (int n = 0; n < 16; n++)

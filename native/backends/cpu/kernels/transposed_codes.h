@@ -9,6 +9,12 @@
 namespace anneal::cpu {
 namespace {
 
+// About the part of panels, `bytes` apart, that has groups first .. first + groups - 1 of k.
+ANNEAL_INLINE PanelFetch stretch_of(const uint8_t* panels, int64_t bytes, int first, int groups, int k) {
+  const int64_t all = k / kGroup;
+  return {panels + bytes * first / all / 64 * 64, panels + bytes * (first + groups) / all, bytes};
+}
+
 ANNEAL_INLINE CodePanel back_panel(const uint8_t* panel, int n, int group) {
   const float* const scales = (const float*)(panel + back_groups(n) * kBackCodeBytes);
   return {panel + group * kBackCodeBytes, scales + int64_t(group) * kLanes, nullptr, nullptr};
@@ -94,7 +100,7 @@ ANNEAL_INLINE void put_back_group(const float* values, float wrong, uint8_t* cod
 // Panels of W^T: outputs col0 .. col0 + cols and reduction n0 .. n0 + rows, as transpose_panels has them.
 template <TensorFormat F>
 void transpose_codes(const void* panels, int k, int col0, int cols, int n0, int rows, void* out) {
-  const int64_t bytes = quantized_panel_bytes(F, k), ahead = kTransposeAhead * bytes, back = back_panel_bytes(rows);
+  const int64_t bytes = quantized_panel_bytes(F, k), back = back_panel_bytes(rows);
   UnpackedPanel unpacked[2];
   alignas(64) float values[kGroup * kLanes];
   for (int c0 = col0, stop; c0 < col0 + cols; c0 = stop) {
@@ -102,10 +108,13 @@ void transpose_codes(const void* panels, int k, int col0, int cols, int n0, int 
     stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int g = 0; g < back_groups(rows); g++) {
       const int halves = rows - g * kGroup > kLanes ? 2 : 1;
-      for (int h = 0; h < halves; h++)
-        unpack_panel<F>((const uint8_t*)panels + ((n0 + g * kGroup) / kLanes + h) * bytes, k, first, groups,
-                        unpacked[h], ahead);
+      const uint8_t* const two = (const uint8_t*)panels + (n0 + g * kGroup) / kLanes * bytes;
+      for (int h = 0; h < halves; h++) unpack_panel<F>(two + h * bytes, k, first, groups, unpacked[h]);
+      // Those of the next two, evenly.
+      PanelFetch fetch = stretch_of(two + 2 * bytes, bytes, first, groups, k);
+      const int lines = fetch.lines((stop - c0 + kLanes - 1) / kLanes);
       for (int c = c0; c < stop; c += kLanes) {
+        fetch.next<2>(lines);
         const int from = c / kGroup - first, half = c / kLanes % 2;
         F32x16 wrong = zero();
         for (int h = 0; h < 2; h++) {
