@@ -2,7 +2,6 @@
 // [2 rows][2 outputs] in a register, and stays so until a tile ends. See code_products.h for what is computed.
 #pragma once
 #include "code_sums.h"
-#include "codes.h"
 #include "quantized_panel.h"
 
 namespace anneal::cpu {
@@ -77,8 +76,8 @@ void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const C
       int32x4_t sums[PAIRS][kOutputPairs];
 #pragma GCC unroll 4
       for (int p = 0; p < PAIRS; p++) {
-        const int one = negative_sum<parts == 2>(upper[p][g], part),
-                  other = negative_sum<parts == 2>(lower[p][g], part);
+        const auto sum = [&](const int32_t* of) { return parts == 1 ? of[0] : part ? of[1] : of[0] - of[1]; };
+        const int one = sum(upper[p][g].sums), other = sum(lower[p][g].sums);
         const int32x4_t start = vcombine_s32(vdup_n_s32(zero_point * one), vdup_n_s32(zero_point * other));
 #pragma GCC unroll 8
         for (int n = 0; n < kOutputPairs; n++) sums[p][n] = start;

@@ -214,14 +214,12 @@ template <class T> void quantize_rows(const void* src, int64_t lds, int rows, in
         range.add(x[h]);
       }
       const CodeScale scale(range);
-      F32x16 codes[2];
       for (int h = 0; h < 2; h++) {
-        const F32x16 shifted = scale.shifted(x[h]);
-        codes[h] = shifted - all(CodeScale::kToNearest);
-        store_bytes(to->codes + h * kLanes, as_int(shifted));
+        x[h] = scale.shifted(x[h]);
+        store_bytes(to->codes + h * kLanes, as_int(x[h]));
       }
       to->scale = scale.scale;
-      to->sum = to->scale * put_sums(*to, codes[0], codes[1]);
+      to->sum = to->scale * float(put_sums(*to, x[0], x[1]));
     }
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <bit>
 
+#include "codes.h"
 #include "kernels.h"
 #include "quantized_panel.h"
 
@@ -29,26 +30,26 @@ static_assert([] {
 // Of all codes in a group.
 ANNEAL_INLINE I32x16 sum_words(const ActivationGroup& a) { return add_words(all_int(a.sums[0]), all_int(a.sums[1])); }
 ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return to_float(pairs_times(sum_words(a), 1)); }
-// Puts a row's sums of codes, and answers that of all.
-ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
-  store_pair_sums(a.sums, first, last);
-  return sum_lanes(first + last);
+// Puts the sums of codes, which are shifted as CodeScale has it, and answers that of all.
+ANNEAL_INLINE int put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
+  a.sums[0] = sum_pairs(as_int(first)), a.sums[1] = sum_pairs(as_int(last));
+  return sum_bytes(as_int(first)) + sum_bytes(as_int(last));
 }
 static_assert(kByteOffset == 0);  // nothing takes them for numbers
 #else
 // A row's sums of codes, of all and of the last half, times -1: where sums of products begin is one of them shifted,
-// since all zero points but one are powers of two.
+// since zero points are powers of two.
 template <TensorFormat F> constexpr bool kWordSums = false;
 constexpr int less_in_words(const QuantizedFormat&) { return 0; }
 // Of all codes, or of one half.
-template <bool halves> ANNEAL_INLINE int32_t negative_sum(const ActivationGroup& a, int part) {
-  return !halves ? a.sums[0] : part ? a.sums[1] : a.sums[0] - a.sums[1];
+template <bool halves> ANNEAL_INLINE I32x16 negative_sum(const ActivationGroup& a, int part) {
+  return halves && part == 0 ? all_int(a.sums[0]) - all_int(a.sums[1]) : all_int(a.sums[halves]);
 }
 ANNEAL_INLINE F32x16 codes_sum(const ActivationGroup& a) { return negate(to_float(all_int(a.sums[0]))); }
-ANNEAL_INLINE float put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
-  const float of_last = sum_lanes(last), all_codes = sum_lanes(first) + of_last;
-  a.sums[0] = int32_t(-all_codes), a.sums[1] = int32_t(-of_last);
-  return all_codes;
+ANNEAL_INLINE int put_sums(ActivationGroup& a, F32x16 first, F32x16 last) {
+  const int of_last = sum_bytes(as_int(last)), of_all = sum_bytes(as_int(first)) + of_last;
+  a.sums[0] = -of_all, a.sums[1] = -of_last;
+  return of_all;
 }
 #endif
 
@@ -62,9 +63,8 @@ template <TensorFormat F> ANNEAL_INLINE I32x16 first_sum(const ActivationGroup& 
 #else
   constexpr unsigned zero_point = f.bits == 8 ? kByteOffset : f.zero == kOwnZeros ? 0 : f.zero;
   if constexpr (zero_point) {
-    const int32_t negative = negative_sum<halves>(a, part);
-    if constexpr (std::has_single_bit(zero_point)) return shift_left<std::countr_zero(zero_point)>(all_int(negative));
-    return all_int(negative * int(zero_point));
+    static_assert(std::has_single_bit(zero_point));
+    return shift_left<std::countr_zero(zero_point)>(negative_sum<halves>(a, part));
   }
 #endif
   return all_int(0);

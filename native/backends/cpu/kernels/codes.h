@@ -8,12 +8,9 @@ namespace {
 
 // Gathers what decides a scale.
 struct CodeRange {
-  F32x16 most = zero(), wrong = zero();  // wrong: 0, or NaN where a number is not finite
+  I32x16 most = all_int(0);  // bits of absolute values, which are ordered as these are
 
-  ANNEAL_INLINE void add(F32x16 x) {
-    most = max(most, as_float(as_int(x) & all_int(0x7fffffff)));
-    wrong = wrong + (x - x);
-  }
+  ANNEAL_INLINE void add(F32x16 x) { most = larger(most, as_int(x) & all_int(0x7fffffff)); }
 };
 
 struct CodeScale {
@@ -22,10 +19,12 @@ struct CodeScale {
   F32x16 inverse;
 
   ANNEAL_INLINE explicit CodeScale(const CodeRange& range, float largest = 127) {
-    const float most = max_lanes(range.most), wrong = sum_lanes(range.wrong);
+    const int bits = max_lanes(range.most);
+    const float most = __builtin_bit_cast(float, bits);
+    const bool wrong = bits >= 0x7f800000;
     // Below this the reciprocal would overflow.
-    none = !(wrong == 0) || most < 1e-35f;
-    scale = !(wrong == 0) ? wrong : none ? 0.0f : most / largest;
+    none = wrong || most < 1e-35f;
+    scale = wrong ? __builtin_nanf("") : none ? 0.0f : most / largest;
     inverse = all(none ? 0.0f : largest / most);
   }
   // Code + kToNearest: in the low bits the code, as an integer of two's complement.

@@ -105,6 +105,10 @@ ANNEAL_INLINE F32x16 select(Mask16 m, F32x16 yes, F32x16 no) {
 
 ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
+ANNEAL_INLINE I32x16 operator-(I32x16 a, I32x16 b) {
+  return {_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
+}
+ANNEAL_INLINE I32x16 larger(I32x16 a, I32x16 b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
 ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) {
   return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)};
 }
@@ -149,8 +153,19 @@ ANNEAL_INLINE __m128i low_bytes(__m256i x) {
   const __m256i bytes = _mm256_shuffle_epi8(x, first);
   return _mm_unpacklo_epi32(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
 }
-ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
-  _mm_storeu_si128((__m128i*)p, _mm_unpacklo_epi64(low_bytes(x.lo), low_bytes(x.hi)));
+ANNEAL_INLINE __m128i low_bytes(I32x16 x) { return _mm_unpacklo_epi64(low_bytes(x.lo), low_bytes(x.hi)); }
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) { _mm_storeu_si128((__m128i*)p, low_bytes(x)); }
+// The sum of these as signed numbers: of bytes less -128, of those in a mask.
+ANNEAL_INLINE int sum_bytes(__m128i bytes, int mask = -1) {
+  const __m128i above = _mm_and_si128(_mm_xor_si128(bytes, _mm_set1_epi8(char(0x80))), _mm_set1_epi32(mask)),
+                sums = _mm_sad_epu8(above, _mm_setzero_si128());
+  return _mm_cvtsi128_si32(sums) + _mm_extract_epi32(sums, 2) - 128 * (__builtin_popcount(unsigned(mask)) / 2);
+}
+ANNEAL_INLINE int sum_bytes(I32x16 x) { return sum_bytes(low_bytes(x)); }
+// The same, of even pairs and of odd ones, as two words.
+ANNEAL_INLINE int32_t sum_pairs(I32x16 x) {
+  const int even = sum_bytes(low_bytes(x), 0xffff);
+  return int32_t((unsigned(even) & 0xffff) | unsigned(sum_bytes(x) - even) << 16);
 }
 
 // sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
@@ -289,27 +304,23 @@ ANNEAL_INLINE __m256i round_words8(__m256 x) {
 ANNEAL_INLINE I32x16 round_words(F32x16 x) { return {round_words8(x.lo), round_words8(x.hi)}; }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE __m128 sum_fours(F32x16 x) {
-  __m256 a = _mm256_add_ps(x.lo, x.hi);
-  return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
 ANNEAL_INLINE float sum_lanes(F32x16 x) {
-  __m128 b = sum_fours(x);
+  __m256 a = _mm256_add_ps(x.lo, x.hi);
+  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-#ifdef ANNEAL_WORD_SUMS
-// Of whole numbers, 16 and 16, the sums of lanes of even pairs and of odd ones, as two words each.
-ANNEAL_INLINE void store_pair_sums(int32_t* to, F32x16 a, F32x16 b) {
-  const __m128i sums = _mm_cvtps_epi32(_mm_hadd_ps(sum_fours(a), sum_fours(b)));
-  _mm_storel_epi64((__m128i*)to, _mm_packs_epi32(sums, sums));
-}
-#endif
 ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(x.lo, x.hi);
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+ANNEAL_INLINE int max_lanes(I32x16 x) {
+  const __m256i a = _mm256_max_epi32(x.lo, x.hi);
+  __m128i b = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  b = _mm_max_epi32(b, _mm_unpackhi_epi64(b, b));
+  return _mm_cvtsi128_si32(_mm_max_epi32(b, _mm_shuffle_epi32(b, 1)));
 }
 // 16 lanes of double, in fours.
 struct D16 {

@@ -67,6 +67,8 @@ ANNEAL_INLINE Mask16 mask_of_bits(uint32_t bits) { return {__mmask16(bits)}; }
 ANNEAL_INLINE I32x16 as_int(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
 ANNEAL_INLINE F32x16 as_float(I32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 operator-(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+ANNEAL_INLINE I32x16 larger(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
 ANNEAL_INLINE I32x16 operator|(I32x16 a, I32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 ANNEAL_INLINE I32x16 operator&(I32x16 a, I32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 ANNEAL_INLINE I32x16 operator^(I32x16 a, I32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
@@ -80,6 +82,18 @@ ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))};
 }
 ANNEAL_INLINE void store_bytes(void* p, I32x16 x) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(x.v)); }
+// The sum of these as signed numbers: of bytes less -128, of those in a mask.
+ANNEAL_INLINE int sum_bytes(__m128i bytes, int mask = -1) {
+  const __m128i above = _mm_and_si128(_mm_xor_si128(bytes, _mm_set1_epi8(char(0x80))), _mm_set1_epi32(mask)),
+                sums = _mm_sad_epu8(above, _mm_setzero_si128());
+  return _mm_cvtsi128_si32(sums) + _mm_extract_epi32(sums, 2) - 128 * (__builtin_popcount(unsigned(mask)) / 2);
+}
+ANNEAL_INLINE int sum_bytes(I32x16 x) { return sum_bytes(_mm512_cvtepi32_epi8(x.v)); }
+// The same, of even pairs and of odd ones, as two words.
+ANNEAL_INLINE int32_t sum_pairs(I32x16 x) {
+  const int even = sum_bytes(_mm512_cvtepi32_epi8(x.v), 0xffff);
+  return int32_t((unsigned(even) & 0xffff) | unsigned(sum_bytes(x) - even) << 16);
+}
 // 16 float16.
 ANNEAL_INLINE F32x16 load_halves(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 
@@ -155,28 +169,19 @@ ANNEAL_INLINE I32x16 round_words(F32x16 x) {
 }
 
 // Lanes i and i + 8, then i + 4, i + 2, i + 1: the one tree of every row reduction.
-ANNEAL_INLINE __m128 sum_fours(F32x16 x) {
-  __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
-  return _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-}
 ANNEAL_INLINE float sum_lanes(F32x16 x) {
-  __m128 b = sum_fours(x);
+  __m256 a = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_add_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-#ifdef ANNEAL_WORD_SUMS
-// Of whole numbers, 16 and 16, the sums of lanes of even pairs and of odd ones, as two words each.
-ANNEAL_INLINE void store_pair_sums(int32_t* to, F32x16 a, F32x16 b) {
-  const __m128i sums = _mm_cvtps_epi32(_mm_hadd_ps(sum_fours(a), sum_fours(b)));
-  _mm_storel_epi64((__m128i*)to, _mm_packs_epi32(sums, sums));
-}
-#endif
 ANNEAL_INLINE float max_lanes(F32x16 x) {
   __m256 a = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
   __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
   b = _mm_max_ps(b, _mm_movehl_ps(b, b));
   return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
+ANNEAL_INLINE int max_lanes(I32x16 x) { return _mm512_reduce_max_epi32(x.v); }
 // 16 lanes of double.
 struct D16 {
   __m512d lo, hi;

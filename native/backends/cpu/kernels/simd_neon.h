@@ -135,6 +135,13 @@ ANNEAL_INLINE I32x16 as_int(F32x16 a) {
 ANNEAL_INLINE F32x16 as_float(I32x16 a) {
   return quarters<F32x16>([&](int i) { return vreinterpretq_f32_u32(a.v[i]); });
 }
+ANNEAL_INLINE I32x16 operator-(I32x16 a, I32x16 b) {
+  return quarters<I32x16>([&](int i) { return vsubq_u32(a.v[i], b.v[i]); });
+}
+// Of numbers from 0 on.
+ANNEAL_INLINE I32x16 larger(I32x16 a, I32x16 b) {
+  return quarters<I32x16>([&](int i) { return vmaxq_u32(a.v[i], b.v[i]); });
+}
 ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) {
   return quarters<I32x16>([&](int i) { return vaddq_u32(a.v[i], b.v[i]); });
 }
@@ -176,11 +183,14 @@ ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) {
            vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(high))),
            vreinterpretq_u32_s32(vmovl_s16(vget_high_s16(high)))}};
 }
-ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
+ANNEAL_INLINE uint8x16_t low_bytes(I32x16 x) {
   const uint16x8_t low = vcombine_u16(vmovn_u32(x.v[0]), vmovn_u32(x.v[1])),
                    high = vcombine_u16(vmovn_u32(x.v[2]), vmovn_u32(x.v[3]));
-  vst1q_u8((uint8_t*)p, vcombine_u8(vmovn_u16(low), vmovn_u16(high)));
+  return vcombine_u8(vmovn_u16(low), vmovn_u16(high));
 }
+ANNEAL_INLINE void store_bytes(void* p, I32x16 x) { vst1q_u8((uint8_t*)p, low_bytes(x)); }
+// The sum of these as signed numbers.
+ANNEAL_INLINE int sum_bytes(I32x16 x) { return vaddlvq_s8(vreinterpretq_s8_u8(low_bytes(x))); }
 
 // sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
 // codes below 128. dot_bytes: leaves it to the caller to subtract kByteOffset times the sum of x for codes that mean
@@ -250,6 +260,9 @@ ANNEAL_INLINE float max_lanes(F32x16 x) {
   float32x4_t s = larger(larger(x.v[0], x.v[2]), larger(x.v[1], x.v[3]));
   s = larger(s, vextq_f32(s, s, 2));
   return vgetq_lane_f32(larger(s, vextq_f32(s, s, 1)), 0);
+}
+ANNEAL_INLINE int max_lanes(I32x16 x) {
+  return int(vmaxvq_u32(vmaxq_u32(vmaxq_u32(x.v[0], x.v[1]), vmaxq_u32(x.v[2], x.v[3]))));
 }
 // 16 lanes of double, in twos.
 struct D16 {

@@ -173,6 +173,13 @@ ANNEAL_INLINE I32x16 as_int(F32x16 a) {
 ANNEAL_INLINE F32x16 as_float(I32x16 a) {
   return quarters<F32x16>([&](int i) { return (FloatQuarter)a.v[i]; });
 }
+ANNEAL_INLINE I32x16 operator-(I32x16 a, I32x16 b) {
+  return quarters<I32x16>([&](int i) { return a.v[i] - b.v[i]; });
+}
+// Of numbers from 0 on.
+ANNEAL_INLINE I32x16 larger(I32x16 a, I32x16 b) {
+  return quarters<I32x16>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+}
 ANNEAL_INLINE I32x16 operator+(I32x16 a, I32x16 b) {
   return quarters<I32x16>([&](int i) { return a.v[i] + b.v[i]; });
 }
@@ -214,6 +221,12 @@ ANNEAL_INLINE I32x16 load_bytes(const void* p) { return widened((const uint8_t*)
 ANNEAL_INLINE I32x16 load_signed_bytes(const int8_t* p) { return widened(p); }
 ANNEAL_INLINE void store_bytes(void* p, I32x16 x) {
   for (int i = 0; i < kLanes; i++) ((uint8_t*)p)[i] = uint8_t(x.v[i / 4][i % 4]);
+}
+// The sum of these as signed numbers.
+ANNEAL_INLINE int sum_bytes(I32x16 x) {
+  int sum = 0;
+  for (int i = 0; i < kLanes; i++) sum += int8_t(x.v[i / 4][i % 4]);
+  return sum;
 }
 
 // sum + the four products of unsigned bytes (codes) with signed bytes (x, at least -127) in every lane. dot_codes:
@@ -274,6 +287,11 @@ ANNEAL_INLINE float larger(float a, float b) { return a > b ? a : b; }
 ANNEAL_INLINE float max_lanes(F32x16 x) {
   const FloatQuarter s = larger(larger(x.v[0], x.v[2]), larger(x.v[1], x.v[3]));
   return larger(larger(s[0], s[2]), larger(s[1], s[3]));
+}
+ANNEAL_INLINE int max_lanes(I32x16 x) {
+  uint32_t most = 0;
+  for (int i = 0; i < kLanes; i++) most = x.v[i / 4][i % 4] > most ? x.v[i / 4][i % 4] : most;
+  return int(most);
 }
 // 16 lanes of double.
 struct D16 {

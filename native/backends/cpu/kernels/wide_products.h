@@ -20,8 +20,9 @@ constexpr int kWidePairs = kWideGroup / 2, kPairBytes = 4 * kLanes;  // of a gro
 constexpr int64_t kWideGroupBytes = int64_t(kWidePairs) * kPairBytes;
 static_assert(int64_t(kWideGroup) * kMostWideCode * quantization::kMostWord < INT32_MAX);
 
-// Groups of k for which panels stay in the second-level cache while rows are multiplied.
-constexpr int kWideBlockGroups = 16;
+// Groups of k for which panels stay in the second-level cache while rows are multiplied; and rows that go through one
+// panel after the other, as it lies, since they wait for memory.
+constexpr int kWideBlockGroups = 16, kFewWideRows = 2;
 
 ANNEAL_INLINE F32x16 wide_scales(const uint8_t* exponents) { return as_float(shift_left<23>(load_bytes(exponents))); }
 
@@ -122,9 +123,8 @@ void multiply_wide_panels(const char* a, int64_t lda, int m, const uint8_t* w, i
   for (int g = 0; g < groups; g += block) {
     const int count = groups - g < block ? groups - g : block;
     const uint8_t* const from = w + g * kWideGroupBytes;
-    // Each of several tiles fetches its share of the block that follows, which the next panels' first is after the
-    // last.
-    const char* next = (const char*)from + (tiles == 1           ? kStreamAhead
+    // Each tile fetches its share of the block that follows, which the next panels' first is after the last.
+    const char* next = (const char*)from + (m <= kFewWideRows    ? kStreamAhead
                                             : g + block < groups ? block * kWideGroupBytes
                                                                  : NR * panel - g * kWideGroupBytes);
     const int64_t step = kPairBytes / (tiles < kPairBytes ? tiles : kPairBytes);
@@ -140,8 +140,7 @@ inline void wide_product(const void* a, int64_t lda, int m, const void* panels, 
   const int64_t panel = quantized_panel_bytes(kWide, k);
   const uint8_t* w = (const uint8_t*)panels;
   while (npanels > 0 && m > 0) {
-    // Rows of one tile wait for memory: one panel after the other is one stream.
-    const bool several = m > kWordRows && npanels >= kWordPanels;
+    const bool several = m > kFewWideRows && npanels >= kWordPanels;
     const int count = several ? kWordPanels : 1;
     if (several)
       multiply_wide_panels<kWordPanels>((const char*)a, lda, m, w, panel, k, c, ldc, accumulate);
