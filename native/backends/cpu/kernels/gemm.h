@@ -16,8 +16,9 @@ namespace {
 
 constexpr int kWidenedK = 256;  // k of activations widened to float32 at a time
 constexpr int kBlockK = 4096;   // k for which three panels stay in the second-level cache
-// Panel vectors ahead: of panels side by side; of one row and of few rows that go from panel to panel.
-constexpr int kPrefetch = 32, kAheadOfRow = 96, kAheadOfFew = 192;
+// Panel vectors ahead: of panels side by side; of one row and of few rows that go from panel to panel. On Zen 4 whole
+// pages of 4 KiB ahead are slower.
+constexpr int kPrefetch = 32, kAheadOfRow = 96, kAheadOfFew = 160;
 
 // Whether a step of a chain takes several instructions: pairs of bfloat16 are widened where nothing multiplies them.
 #ifdef ANNEAL_PAIR_PRODUCT
