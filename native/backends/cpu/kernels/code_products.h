@@ -41,7 +41,7 @@ template <class Body, int... q> ANNEAL_INLINE void each_of(std::integer_sequence
 // c[MR][NR * 16] += rows of `a` by the groups of panels, whose bytes may have been made signed.
 template <TensorFormat F, int MR, int NR, bool made_signed = false>
 void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc,
-                    PanelFetch fetch = {}) {
+                    PanelFetch fetch) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
   constexpr bool own_zeros = f.zero == kOwnZeros;
@@ -112,52 +112,55 @@ template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits ==
 
 // c [m][16] += all rows by groups of one panel, prepared for them in a buffer.
 template <TensorFormat F>
-void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc) {
+void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc,
+                       PanelFetch fetch) {
   alignas(64) uint8_t prepared[kUnpackGroups * kQuads * kQuadBytes];
   const int bytes = groups * kQuads * kQuadBytes;
 #ifdef ANNEAL_CODE_PAIRS
   for (int at = 0; at < bytes; at += 2 * kQuadBytes)
     pair_quads<quantized_format(F).bits == 8>(w.codes + at, prepared + at);
   w.codes = prepared;
-  for (int row = 0; row < m; row += kPairedRows)
+  const int lines = fetch.lines((m + kPairedRows - 1) / kPairedRows);
+  for (int row = 0; row < m; row += kPairedRows) {
+    fetch.next<1>(lines);
     multiply_code_pairs<F>(m - row < kPairedRows ? m - row : kPairedRows, a + row * lda, lda, w, groups, c + row * ldc,
                            ldc);
+  }
 #else
   for (int at = 0; at < bytes; at += kQuadBytes) store_int(prepared + at, signed_bytes(load_int(w.codes + at)));
   w.codes = prepared;
-  for (int row = 0; row < m; row += kCodeRows)
-    with_rows<kCodeRows>(
-        m - row, [&]<int MR>() { multiply_codes<F, MR, 1, true>(a + row * lda, lda, &w, groups, c + row * ldc, ldc); });
+  const int tiles = (m + kCodeRows - 1) / kCodeRows;
+  for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
+    with_rows<kCodeRows>(m - row, [&]<int MR>() {
+      multiply_codes<F, MR, 1, true>(a + row * lda, lda, &w, groups, c + row * ldc, ldc, fetch.part(t, 1, tiles));
+    });
 #endif
 }
 #endif
 
-// c += rows by NR panels, groups of which panel(j, first group, count) makes ready, some at a time. Meanwhile as much
-// is fetched from next.at on, of as many panels.
+// c += rows by NR panels, groups of which panel(j, first group, count) makes ready, some at a time. Meanwhile `next` is
+// fetched, of as many panels.
 template <TensorFormat F, int NR, class Panel>
 ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, int m, int groups, float* c, int64_t ldc,
                                         PanelFetch next, Panel&& panel) {
   CodePanel ready[NR];
   for (int g = 0; g < groups; g += kUnpackGroups) {
     const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
-    const auto line = [&](int before) { return next.at + next.panel * before / groups / 64 * 64; };
-    PanelFetch fetch{line(g), line(g + count), next.panel};
+    const PanelFetch fetch = next.part(g, count, groups);
     for (int j = 0; j < NR; j++) ready[j] = panel(j, g, count);
 #if defined ANNEAL_CODE_QUADS || defined ANNEAL_SPLIT_BYTES
     if constexpr (kPrepared<multiplied_as(F)>)
       if (m >= kPreparedRows) {
-        fetch.next<NR>(fetch.lines(1));
         for (int j = 0; j < NR; j++)
-          multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc);
+          multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc, fetch.only(j));
         continue;
       }
 #endif
     const int tiles = (m + kCodeRows - 1) / kCodeRows;
-    for (int t = 0; t < tiles; t++)
-      with_rows<kCodeRows>(m - t * kCodeRows, [&]<int MR>() {
-        const int row = t * kCodeRows;
+    for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
+      with_rows<kCodeRows>(m - row, [&]<int MR>() {
         multiply_codes<multiplied_as(F), MR, NR>(a + row * lda + g, lda, ready, count, c + row * ldc, ldc,
-                                                 fetch.share(t, tiles));
+                                                 fetch.part(t, 1, tiles));
       });
   }
 }
@@ -166,9 +169,9 @@ template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
                                int64_t ldc) {
   const int64_t bytes = quantized_panel_bytes(F, k);
+  const uint8_t* const next = panels + (NR == 1 ? kStreamAhead : NR * bytes);
   UnpackedPanel unpacked[NR];
-  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc,
-                              {panels + (NR == 1 ? kStreamAhead : NR * bytes), nullptr, bytes},
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc, {next, next + bytes, bytes},
                               [&](int j, int first, int count) {
                                 unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j]);
                                 return unpacked[j].groups();
@@ -185,9 +188,8 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   if (!accumulate)
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
-  constexpr int packed_rows = quantized_format(F).bits < 8 ? kPackedRows : kPackedByteRows;
-  if constexpr (packed_rows > 0)
-    for (; m <= packed_rows && npanels > 0; npanels--, panels += bytes, c += kLanes)
+  if constexpr (kPackedUpTo < F >> 0)
+    for (; m <= kPackedUpTo<F> && npanels > 0; npanels--, panels += bytes, c += kLanes)
       multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
   while (npanels > 0) {
     if (m > 2 && npanels >= kCodePanels) {

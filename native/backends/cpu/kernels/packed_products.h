@@ -58,14 +58,17 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
   }
   tile.end(c, ldc);
 }
+// Up to so many rows; and of a tile of them. Bytes, which need no unpacking, are multiplied by one tile.
+template <TensorFormat F> constexpr int kPackedUpTo = quantized_format(F).bits == 8 ? kPackedByteRows : kPackedRows;
+template <TensorFormat F> constexpr int kPackedTile = quantized_format(F).bits == 8 ? kPackedByteRows : kPackedTileRows;
 // c [m][16] += all rows by such a panel, in tiles of as many rows each.
-template <TensorFormat F,
-          int tile_rows = quantized_format(F).bits<8 ? kPackedTileRows : kPackedByteRows> void multiply_packed_panel(
-              const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c, int64_t ldc) {
-  for (int row = 0, tiles = (m + tile_rows - 1) / tile_rows, rows; tiles > 0; tiles--, row += rows) {
+template <TensorFormat F>
+void multiply_packed_panel(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c,
+                           int64_t ldc) {
+  for (int row = 0, tiles = (m + kPackedTile<F> - 1) / kPackedTile<F>, rows; tiles > 0; tiles--, row += rows) {
     rows = (m - row + tiles - 1) / tiles;
-    with_rows<tile_rows>(rows,
-                         [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
+    with_rows<kPackedTile<F>>(
+        rows, [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
   }
 }
 

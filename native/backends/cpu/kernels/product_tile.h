@@ -30,18 +30,19 @@ struct Ahead {
   }
 };
 
-// The same of quantised panels, which are fetched by stretches: of each of some, `panel` bytes apart, what lies from
-// `at` to `end`, a few lines at a time between multiplications. Memory that is asked for many lines at once makes what
-// multiplies wait.
+// What is fetched of quantised panels: of each of some, `panel` bytes apart, the stretch from `at` to `end`, a few
+// lines at a time between multiplications. Memory that is asked for many lines at once makes what multiplies wait.
 struct PanelFetch {
   const uint8_t *at, *end;
   int64_t panel;
 
-  // The share of the t-th of so many.
-  PanelFetch share(int t, int tiles) const {
-    const int64_t lines = (end - at + 63) / 64;
-    return {at + lines * t / tiles * 64, at + lines * (t + 1) / tiles * 64, panel};
+  // Parts first .. first + count - 1 of so many.
+  PanelFetch part(int first, int count, int of) const {
+    const auto line = [&](int before) { return at + (end - at) * before / of / 64 * 64; };
+    return {line(first), line(first + count), panel};
   }
+  // That of the j-th panel alone.
+  PanelFetch only(int j) const { return {at + j * panel, end + j * panel, panel}; }
   // Lines to be fetched at each of so many times.
   int lines(int times) const { return int((end - at + 64 * times - 1) / (64 * times)); }
   template <int NR> ANNEAL_INLINE void next(int lines) {

@@ -35,13 +35,17 @@ void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, i
 constexpr int kPreparedRows = 36;
 template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
 template <TensorFormat F>
-void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc) {
+void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc,
+                       PanelFetch fetch) {
   alignas(64) uint8_t split[kUnpackGroups * kQuads * kSplitBytes];
   for (int i = 0; i < groups * kQuads; i++) split_bytes(load_int(w.codes + i * kQuadBytes), split + i * kSplitBytes);
   w.codes = split;
-  for (int row = 0; row < m; row += kSplitTileRows)
+  const int lines = fetch.lines((m + kSplitTileRows - 1) / kSplitTileRows);
+  for (int row = 0; row < m; row += kSplitTileRows) {
+    fetch.next<1>(lines);
     with_rows<kSplitTileRows>(
         m - row, [&]<int MR>() { multiply_split<F, MR>(a + row * lda, lda, w, groups, c + row * ldc, ldc); });
+  }
 }
 
 }  // namespace

@@ -9,12 +9,6 @@
 namespace anneal::cpu {
 namespace {
 
-// About the part of panels, `bytes` apart, that has groups first .. first + groups - 1 of k.
-ANNEAL_INLINE PanelFetch stretch_of(const uint8_t* panels, int64_t bytes, int first, int groups, int k) {
-  const int64_t all = k / kGroup;
-  return {panels + bytes * first / all / 64 * 64, panels + bytes * (first + groups) / all, bytes};
-}
-
 ANNEAL_INLINE CodePanel back_panel(const uint8_t* panel, int n, int group) {
   const float* const scales = (const float*)(panel + back_groups(n) * kBackCodeBytes);
   return {panel + group * kBackCodeBytes, scales + int64_t(group) * kLanes, nullptr, nullptr};
@@ -111,7 +105,7 @@ void transpose_codes(const void* panels, int k, int col0, int cols, int n0, int 
       const uint8_t* const two = (const uint8_t*)panels + (n0 + g * kGroup) / kLanes * bytes;
       for (int h = 0; h < halves; h++) unpack_panel<F>(two + h * bytes, k, first, groups, unpacked[h]);
       // Those of the next two, evenly.
-      PanelFetch fetch = stretch_of(two + 2 * bytes, bytes, first, groups, k);
+      PanelFetch fetch = PanelFetch{two + 2 * bytes, two + 3 * bytes, bytes}.part(first, groups, k / kGroup);
       const int lines = fetch.lines((stop - c0 + kLanes - 1) / kLanes);
       for (int c = c0; c < stop; c += kLanes) {
         fetch.next<2>(lines);
