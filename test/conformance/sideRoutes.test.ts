@@ -180,7 +180,7 @@ describe("metrics", () => {
       process_resident_memory_bytes: "gauge",
       process_start_time_seconds: "gauge",
     })) {
-      expect(text).toMatch(new RegExp(`^# TYPE ${name} ${kind}\\n${name} [1-9][\\d.]*$`, "m"));
+      expect(text).toMatch(new RegExp(`^# TYPE ${name} ${kind}\\n${name} (?=[0.]*[1-9])[\\d.]+$`, "m"));
     }
     for (const name of gauges) expect(text).toContain(`# TYPE vllm:${name} gauge`);
     for (const name of counters) expect(text).toContain(`# TYPE vllm:${name}_total counter`);

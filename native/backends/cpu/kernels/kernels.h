@@ -182,7 +182,7 @@ struct ActivationGroup {
   int8_t codes[kCodeGroup];  // nearest to x / scale, at most 127
   float scale;               // absolute maximum / 127
   float sum;                 // of all codes, times scale
-  int32_t sums[2];           // of the first 16 codes, of the last 16, as an instruction set needs them: code_sums.h
+  int32_t sums[2];           // of codes, as an instruction set needs them: code_sums.h
 };
 
 // The same for weights of 16 bits.
