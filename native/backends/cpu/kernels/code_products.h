@@ -100,6 +100,18 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   tile.end(c, ldc);
 }
 
+// The same of all rows, each tile of which fetches its share.
+template <TensorFormat F, int NR, bool made_signed = false>
+ANNEAL_INLINE void multiply_code_tiles(const ActivationGroup* a, int64_t lda, int m, const CodePanel* w, int groups,
+                                       float* c, int64_t ldc, const PanelFetch& fetch) {
+  const int tiles = (m + kCodeRows - 1) / kCodeRows;
+  for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
+    with_rows<kCodeRows>(m - row, [&]<int MR>() {
+      multiply_codes<F, MR, NR, made_signed>(a + row * lda, lda, w, groups, c + row * ldc, ldc,
+                                             fetch.part(t, 1, tiles));
+    });
+}
+
 #ifdef ANNEAL_CODE_QUADS
 // From so many rows on bytes are made signed, or all codes laid out in pairs, once for all of them.
 #ifdef ANNEAL_CODE_PAIRS
@@ -129,11 +141,7 @@ void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w
 #else
   for (int at = 0; at < bytes; at += kQuadBytes) store_int(prepared + at, signed_bytes(load_int(w.codes + at)));
   w.codes = prepared;
-  const int tiles = (m + kCodeRows - 1) / kCodeRows;
-  for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
-    with_rows<kCodeRows>(m - row, [&]<int MR>() {
-      multiply_codes<F, MR, 1, true>(a + row * lda, lda, &w, groups, c + row * ldc, ldc, fetch.part(t, 1, tiles));
-    });
+  multiply_code_tiles<F, 1, true>(a, lda, m, &w, groups, c, ldc, fetch);
 #endif
 }
 #endif
@@ -156,12 +164,7 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
         continue;
       }
 #endif
-    const int tiles = (m + kCodeRows - 1) / kCodeRows;
-    for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
-      with_rows<kCodeRows>(m - row, [&]<int MR>() {
-        multiply_codes<multiplied_as(F), MR, NR>(a + row * lda + g, lda, ready, count, c + row * ldc, ldc,
-                                                 fetch.part(t, 1, tiles));
-      });
+    multiply_code_tiles<multiplied_as(F), NR>(a + g, lda, m, ready, count, c, ldc, fetch);
   }
 }
 
@@ -169,13 +172,12 @@ template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
                                int64_t ldc) {
   const int64_t bytes = quantized_panel_bytes(F, k);
-  const uint8_t* const next = panels + (NR == 1 ? kStreamAhead : NR * bytes);
+  const PanelFetch next = PanelFetch::whole(panels + (NR == 1 ? kStreamAhead : NR * bytes), bytes);
   UnpackedPanel unpacked[NR];
-  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc, {next, next + bytes, bytes},
-                              [&](int j, int first, int count) {
-                                unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j]);
-                                return unpacked[j].groups();
-                              });
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc, next, [&](int j, int first, int count) {
+    unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j]);
+    return unpacked[j].groups();
+  });
 }
 
 template <TensorFormat F>
@@ -188,8 +190,9 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   if (!accumulate)
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
-  if constexpr (kPackedUpTo < F >> 0)
-    for (; m <= kPackedUpTo<F> && npanels > 0; npanels--, panels += bytes, c += kLanes)
+  constexpr int packed_up_to = kPackedUpTo<F>;
+  if constexpr (packed_up_to > 0)
+    for (; m <= packed_up_to && npanels > 0; npanels--, panels += bytes, c += kLanes)
       multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
   while (npanels > 0) {
     if (m > 2 && npanels >= kCodePanels) {

@@ -5,6 +5,8 @@
 namespace anneal::cpu {
 namespace {
 
+// k from which on few rows go from panel to panel: of models of 100 million weights.
+constexpr int kStreamedK = 576;
 // Bytes ahead of themselves that rows which read one panel after the other, as one stream, fetch into the second-level
 // cache; and, where they take longer for each line, from there into the first.
 constexpr int kStreamAhead = 6144, kStreamNear = 2048;
@@ -36,6 +38,7 @@ struct PanelFetch {
   const uint8_t *at, *end;
   int64_t panel;
 
+  static PanelFetch whole(const uint8_t* panels, int64_t panel) { return {panels, panels + panel, panel}; }
   // Parts first .. first + count - 1 of so many.
   PanelFetch part(int first, int count, int of) const {
     const auto line = [&](int before) { return at + (end - at) * before / of / 64 * 64; };

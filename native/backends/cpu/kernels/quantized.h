@@ -98,9 +98,9 @@ void transpose_quantized(const void* panels, int k, int col0, int cols, int n0, 
     const int first = c0 / kGroup, groups = unpacked_together(first, (col0 + cols + kGroup - 1) / kGroup);
     stop = (first + groups) * kGroup < col0 + cols ? (first + groups) * kGroup : col0 + cols;
     for (int r = 0; r < rows; r += kLanes) {
-      const uint8_t *const panel = (const uint8_t*)panels + (n0 + r) / kLanes * bytes, *const next = panel + 2 * bytes;
+      const uint8_t* const panel = (const uint8_t*)panels + (n0 + r) / kLanes * bytes;
       unpack_panel<F>(panel, k, first, groups, unpacked);
-      PanelFetch fetch = PanelFetch{next, next + bytes, bytes}.part(first, groups, k / kGroup);
+      PanelFetch fetch = PanelFetch::whole(panel + 2 * bytes, bytes).part(first, groups, k / kGroup);
       const int lines = fetch.lines((stop - c0 + kLanes - 1) / kLanes);
       for (int c = c0; c < stop; c += kLanes) {
         fetch.next<1>(lines);

@@ -431,18 +431,17 @@ constexpr int kWidenedProductPanels = 12;     // rows are widened anew for so ma
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedRows = kFewRows;  // up to which rows go from panel to panel
-constexpr int kStreamedK = 576;          // from which on they do: of models of 100 million weights
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
+constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 #ifdef __AVXVNNI__
 constexpr int kPackedRows = 3;  // up to which codes below 8 bits stay in registers
 #else
 constexpr int kPackedRows = 6;
 #endif
-constexpr int kPackedTileRows = 3;             // of these
-constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do
-constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
+constexpr int kPackedTileRows = 3;  // of these
+constexpr int kPackedByteRows = 0;  // up to which codes of 8 bits do
 
 }  // namespace
 }  // namespace anneal::cpu

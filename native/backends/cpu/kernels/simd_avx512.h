@@ -310,10 +310,10 @@ constexpr int kStreamedRows = 12;  // up to which rows go from panel to panel
 #else
 constexpr int kStreamedRows = 8;
 #endif
-constexpr int kStreamedK = 576;  // from which on they do: of models of 100 million weights
 constexpr int kBestPanels = 3;
 constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
+constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 constexpr int kPackedRows = 4;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 4;             // of these
 #ifdef __AVX512VNNI__
@@ -321,7 +321,6 @@ constexpr int kPackedByteRows = 6;  // up to which codes of 8 bits do, in one ti
 #else
 constexpr int kPackedByteRows = 0;
 #endif
-constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

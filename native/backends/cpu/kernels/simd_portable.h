@@ -350,15 +350,14 @@ constexpr int kPairsAhead = 1;               // of panels to come, that a tile f
 constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so many
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
-constexpr int kStreamedRows = 0;     // up to which rows would go from panel to panel
-constexpr int kStreamedK = 1 << 30;  // from which on they would
+constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
+constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 constexpr int kPackedRows = 1;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 1;             // of these
 constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do
-constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 
 }  // namespace
 }  // namespace anneal::cpu

@@ -9,7 +9,7 @@
 //
 // Sums may be put down and taken up again where a multiple of 32 k is done, and nowhere else.
 #pragma once
-#include "panels.h"
+#include "product_tile.h"
 
 namespace anneal::cpu {
 namespace {

@@ -105,7 +105,7 @@ void transpose_codes(const void* panels, int k, int col0, int cols, int n0, int 
       const uint8_t* const two = (const uint8_t*)panels + (n0 + g * kGroup) / kLanes * bytes;
       for (int h = 0; h < halves; h++) unpack_panel<F>(two + h * bytes, k, first, groups, unpacked[h]);
       // Those of the next two, evenly.
-      PanelFetch fetch = PanelFetch{two + 2 * bytes, two + 3 * bytes, bytes}.part(first, groups, k / kGroup);
+      PanelFetch fetch = PanelFetch::whole(two + 2 * bytes, bytes).part(first, groups, k / kGroup);
       const int lines = fetch.lines((stop - c0 + kLanes - 1) / kLanes);
       for (int c = c0; c < stop; c += kLanes) {
         fetch.next<2>(lines);
