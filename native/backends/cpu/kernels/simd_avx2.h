@@ -269,6 +269,38 @@ ANNEAL_INLINE void add_row(F32x16& sum, const F32x16& part, const float& x) {
   sum = {lo, hi};
 }
 
+// sums[i] += x[i] in every lane times the odd ones of 16 pairs of bfloat16, or the even ones. As assembly: sums of two
+// rows by three panels leave four registers, and g++ would begin with the next pairs before these are done with.
+template <bool odd>
+ANNEAL_INLINE void add_pair_halves(F32x16& sum0, F32x16& sum1, const void* pairs, const I32x16& upper, const float& x0,
+                                   const float& x1) {
+  __m256 lo0 = sum0.lo, hi0 = sum0.hi, lo1 = sum1.lo, hi1 = sum1.hi, part_lo, part_hi, x;
+  const __m256i_u *at_lo = (const __m256i_u*)pairs, *at_hi = at_lo + 1;
+#define ANNEAL_ADD_TWO_ROWS                  \
+  "vbroadcastss %[x0], %[x]\n\t"             \
+  "vfmadd231ps %[part_lo], %[x], %[lo0]\n\t" \
+  "vfmadd231ps %[part_hi], %[x], %[hi0]\n\t" \
+  "vbroadcastss %[x1], %[x]\n\t"             \
+  "vfmadd231ps %[part_lo], %[x], %[lo1]\n\t" \
+  "vfmadd231ps %[part_hi], %[x], %[hi1]"
+  if constexpr (odd)
+    asm("vpand %[at_lo], %[upper], %[part_lo]\n\t"
+        "vpand %[at_hi], %[upper], %[part_hi]\n\t" ANNEAL_ADD_TWO_ROWS
+        : [lo0] "+x"(lo0), [hi0] "+x"(hi0), [lo1] "+x"(lo1), [hi1] "+x"(hi1), [part_lo] "=&x"(part_lo),
+          [part_hi] "=&x"(part_hi), [x] "=&x"(x)
+        : [at_lo] "m"(*at_lo), [at_hi] "m"(*at_hi), [x0] "m"(x0), [x1] "m"(x1), [upper] "x"(upper.lo));
+  else
+    asm("vmovdqu %[at_lo], %[part_lo]\n\t"
+        "vmovdqu %[at_hi], %[part_hi]\n\t"
+        "vpslld $16, %[part_lo], %[part_lo]\n\t"
+        "vpslld $16, %[part_hi], %[part_hi]\n\t" ANNEAL_ADD_TWO_ROWS
+        : [lo0] "+x"(lo0), [hi0] "+x"(hi0), [lo1] "+x"(lo1), [hi1] "+x"(hi1), [part_lo] "=&x"(part_lo),
+          [part_hi] "=&x"(part_hi), [x] "=&x"(x)
+        : [at_lo] "m"(*at_lo), [at_hi] "m"(*at_hi), [x0] "m"(x0), [x1] "m"(x1));
+#undef ANNEAL_ADD_TWO_ROWS
+  sum0 = {lo0, hi0}, sum1 = {lo1, hi1};
+}
+
 // sum += the products of both signed words in every lane. As assembly: g++ keeps sums of the intrinsic in memory.
 ANNEAL_INLINE void add_products8(__m256i& sum, __m256i words, __m256i x) {
 #ifdef __AVXVNNI__

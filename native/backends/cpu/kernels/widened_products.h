@@ -216,6 +216,25 @@ void multiply_some_tile(const float* a, const bf16* w, int pairs, float* c, int6
   tile.end(c, ldc);
 }
 
+// Two rows by NR panels, which tiles before have fetched.
+template <int NR>
+void multiply_two_rows(const float* a, const bf16* w, int64_t panel, int pairs, float* c, int64_t ldc,
+                       bool accumulate) {
+  Tile<2, NR> tile;
+  tile.begin(c, ldc, accumulate);
+  const I32x16 upper = all_int(int(0xffff0000u));
+  for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++)
+      add_pair_halves<true>(tile.c[0][j], tile.c[1][j], w + j * panel, upper, a[0], a[kSomeK]);
+    const float* even = a + kSomeK / 2;
+#pragma GCC unroll 8
+    for (int j = 0; j < NR; j++)
+      add_pair_halves<false>(tile.c[0][j], tile.c[1][j], w + j * panel, upper, even[0], even[kSomeK]);
+  }
+  tile.end(c, ldc);
+}
+
 template <int MR>
 ANNEAL_INLINE void multiply_some_rows(int rows, const float* a, const bf16* w, int pairs, float* c, int64_t ldc,
                                       bool accumulate, Ahead ahead) {
@@ -223,14 +242,30 @@ ANNEAL_INLINE void multiply_some_rows(int rows, const float* a, const bf16* w, i
   if constexpr (MR > 1) multiply_some_rows<MR - 1>(rows, a, w, pairs, c, ldc, accumulate, ahead);
 }
 
+// An even number of rows, two by two over npanels neighbouring panels, three of them at most.
+inline void multiply_rows_by_two(const float* a, int rows, const bf16* w, int64_t panel, int pairs, int npanels,
+                                 float* c, int64_t ldc, bool accumulate) {
+  for (int row = 0; row < rows; row += 2, a += 2 * kSomeK, c += 2 * ldc) {
+    if (npanels == 3)
+      multiply_two_rows<3>(a, w, panel, pairs, c, ldc, accumulate);
+    else if (npanels == 2)
+      multiply_two_rows<2>(a, w, panel, pairs, c, ldc, accumulate);
+    else
+      multiply_two_rows<1>(a, w, panel, pairs, c, ldc, accumulate);
+  }
+}
+
 // Some rows without instructions for pairs of bfloat16: widened once for all panels, which each of their tiles widens
-// anew. Tiles fetch the next panel, each its share.
+// anew. Tiles fetch the next panel, each its share. Tiles of less than five rows over one panel wait for their sums:
+// rows that would be such are multiplied two by two, by three panels.
 inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
+  constexpr int kByTwo[kSomeTileRows] = {0, 2, 2, 4, 0, 0};
   alignas(64) float wide[(kManyRows - 1) * kSomeK];
-  const int tiles = (m + kSomeTileRows - 1) / kSomeTileRows;
+  const int by_two = kByTwo[m % kSomeTileRows], tall = m - by_two, tiles = (tall + kSomeTileRows - 1) / kSomeTileRows;
   for (int k0 = 0; k0 < k; k0 += kSomeK) {
     const int depth = round_to(k - k0 < kSomeK ? k - k0 : kSomeK, 2);
+    const bool add = accumulate || k0 > 0;
     for (int i = 0; i < m; i++) {
       const bf16* from = a + i * lda + k0;
       widen_pairs<kSomeK>(from, depth / 2, wide + i * kSomeK, from + (i + kRowsAhead < m ? kRowsAhead * lda : 0));
@@ -240,13 +275,17 @@ inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int6
       const bf16* next = p + 1 < npanels  ? from + panel
                          : k0 + depth < k ? w + int64_t(k0 + depth) * kLanes
                                           : w + npanels * panel;
+      float* to = c + p * kLanes;
       for (int t = 0, row = 0; t < tiles; t++) {
-        const int left = tiles - t, mine = (m - row + left - 1) / left;
+        const int left = tiles - t, mine = (tall - row + left - 1) / left;
         const Ahead ahead{(const char*)(next + int64_t(depth) * kLanes / tiles * t), 64 / tiles};
-        multiply_some_rows<kSomeTileRows>(mine, wide + row * kSomeK, from, depth / 2, c + row * ldc + p * kLanes, ldc,
-                                          accumulate || k0 > 0, ahead);
+        multiply_some_rows<kSomeTileRows>(mine, wide + row * kSomeK, from, depth / 2, to + row * ldc, ldc, add, ahead);
         row += mine;
       }
+      const int taken = p % 3 + 1;
+      if (taken == 3 || p + 1 == npanels)
+        multiply_rows_by_two(wide + tall * kSomeK, by_two, from - (taken - 1) * panel, panel, depth / 2, taken,
+                             to + tall * ldc - (taken - 1) * kLanes, ldc, add);
     }
   }
 }
