@@ -85,6 +85,14 @@ template <int MR, int NR> struct Tile {
   }
 };
 
+// Of m rows in tiles of `most` over one panel, those that go two by two over kPanelsOfTwo panels: up to so many beyond
+// full tiles, which are too few sums at once for any to be ready when its turn comes again.
+constexpr int kPanelsOfTwo = 3;
+constexpr int rows_by_two(int m, int most, int up_to) {
+  const int beyond = m % most;
+  return m > most && beyond <= up_to ? (beyond + 1) / 2 * 2 : 0;
+}
+
 // body.operator()<rows>() of a tile that has MR rows at most.
 template <int MR, class Body> ANNEAL_INLINE void with_rows(int rows, Body&& body) {
   if (rows >= MR) return body.template operator()<MR>();

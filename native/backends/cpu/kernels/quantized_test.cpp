@@ -313,7 +313,7 @@ void test_format(int index, DType type, int n, int k) {
   for (const Kernels* kernel : sets(type)) {
     const Codes a(*kernel, format, x, rows, k);
     bool same = true;
-    for (int m : {1, 2, 3, 4, 5, 7, 8, 11, 16, 40}) {
+    for (int m : {1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 14, 16, 40}) {
       const int first = int(random_bits() % (rows - m + 1));
       for (int p = 0; p < panels_of(n);) {
         const int count = std::min<int>(1 + int(random_bits() % 5), int(panels_of(n)) - p);

@@ -455,6 +455,7 @@ constexpr int kTileRows[5] = {0, 6, 3, 2, 1};
 constexpr int kWidenedTileRows[5] = {0, 5, 2, 2, 1};
 constexpr int kSomeRows = 5;                  // from which on rows of bfloat16 are widened once for all panels
 constexpr int kSomeTileRows = 6;              // of theirs, over one panel
+constexpr int kSomeByTwo = 3;                 // beyond full tiles, up to which they go two by two
 constexpr int kSomeK = 1152;                  // of such a block
 constexpr int kManyRows = 19;                 // from which on blocks of panels are, too, once for all rows
 constexpr int kWideK = 128, kWideRows = 128;  // of such a block
@@ -467,6 +468,8 @@ constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
+constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
+constexpr int kWordsByTwo = 2;                 // beyond full tiles, up to which they go two by two
 #ifdef __AVXVNNI__
 constexpr int kPackedRows = 3;  // up to which codes below 8 bits stay in registers
 #else

@@ -314,8 +314,15 @@ constexpr int kBestPanels = 3;
 constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits
-constexpr int kPackedRows = 4;                 // up to which codes below 8 bits stay in registers
-constexpr int kPackedTileRows = 4;             // of these
+// Of those: of one tile over two panels, where rows are no more.
+#ifdef __AVX512VNNI__
+constexpr int kTallWordRows = 12;
+#else
+constexpr int kTallWordRows = 11;  // a twelfth leaves the products no registers
+#endif
+constexpr int kWordsByTwo = 0;      // beyond full tiles, up to which they go two by two
+constexpr int kPackedRows = 4;      // up to which codes below 8 bits stay in registers
+constexpr int kPackedTileRows = 4;  // of these
 #ifdef __AVX512VNNI__
 constexpr int kPackedByteRows = 6;  // up to which codes of 8 bits do, in one tile
 #else

@@ -356,6 +356,8 @@ constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised wei
 constexpr int kCodeRows = 2, kCodePanels = 1;
 #endif
 constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
+constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
+constexpr int kWordsByTwo = 0;                 // beyond full tiles, up to which they go two by two
 constexpr int kPackedRows = 2;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 2;             // of these
 constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do

@@ -355,6 +355,8 @@ constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
+constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
+constexpr int kWordsByTwo = 0;                 // beyond full tiles, up to which they go two by two
 constexpr int kPackedRows = 1;                 // up to which codes below 8 bits stay in registers
 constexpr int kPackedTileRows = 1;             // of these
 constexpr int kPackedByteRows = 0;             // up to which codes of 8 bits do

@@ -26,11 +26,16 @@ constexpr int kWideBlockGroups = 16, kFewWideRows = 2;
 
 ANNEAL_INLINE F32x16 wide_scales(const uint8_t* exponents) { return as_float(shift_left<23>(load_bytes(exponents))); }
 
-// What is fetched while panels are multiplied: for each of them, `step` bytes further per pair of k.
+// What is fetched while panels are multiplied: for each of them, `step` bytes further per pair of k. Of rows that go
+// two by two every fourth pair fetches a line, which is a quarter in all.
+constexpr int kPairsOfTwo = 4;
 struct WideFetch {
   const char* at;
   int64_t step;
 };
+
+// Whether a tile is rows that go two by two over panels.
+template <int MR, int NR> constexpr bool kByTwo = MR == 2 && NR > 1 && kWordsByTwo > 0;
 
 // exact [MR][NR * 16] = the sums of one group of 64 k. A function of its own, so that g++ keeps all sums in registers.
 template <int MR, int NR>
@@ -46,20 +51,35 @@ __attribute__((noinline)) void sum_words(const char* a, int64_t lda, const uint8
     for (int j = 0; j < NR; j++) sums[i][j] = all_int(0);
 #pragma GCC unroll 1
   for (int pair = 0; pair < kWidePairs; pair++, w += kPairBytes, upper += 4, lower += 4) {
-    I32x16 words[NR];
-#pragma GCC unroll 8
-    for (int j = 0; j < NR; j++) {
-      words[j] = load_int(w + j * panel);
-      prefetch(fetch.at + j * panel);
-    }
-    fetch.at += fetch.step;
-#pragma GCC unroll 16
-    for (int i = 0; i < MR; i++) {
+    const auto row = [&](int i) {
       int two;
       __builtin_memcpy(&two, i < 4 ? upper + i * lda : lower + (i - 4) * lda, 4);
-      const I32x16 x = all_int(two);
+      return all_int(two);
+    };
+    if constexpr (kByTwo<MR, NR>) {
+      if (pair % kPairsOfTwo == 0)
 #pragma GCC unroll 8
-      for (int j = 0; j < NR; j++) add_products(sums[i][j], words[j], x);
+        for (int j = 0; j < NR; j++) prefetch(fetch.at + pair * fetch.step + j * panel);
+      const I32x16 x[2] = {row(0), row(1)};
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        const I32x16 words = load_int(w + j * panel);
+        for (int i = 0; i < 2; i++) add_products(sums[i][j], words, x[i]);
+      }
+    } else {
+      I32x16 words[NR];
+#pragma GCC unroll 8
+      for (int j = 0; j < NR; j++) {
+        words[j] = load_int(w + j * panel);
+        prefetch(fetch.at + j * panel);
+      }
+      fetch.at += fetch.step;
+#pragma GCC unroll 16
+      for (int i = 0; i < MR; i++) {
+        const I32x16 x = row(i);
+#pragma GCC unroll 8
+        for (int j = 0; j < NR; j++) add_products(sums[i][j], words[j], x);
+      }
     }
   }
 #pragma GCC unroll 16
@@ -113,25 +133,41 @@ ANNEAL_INLINE void multiply_word_rows(int rows, const char* a, int64_t lda, cons
     multiply_word_rows<MR - 1, NR>(rows, a, lda, w, exponents, panel, groups, c, ldc, accumulate, fetch);
 }
 
-// All rows by NR panels, a block of k after the other.
-template <int NR>
-void multiply_wide_panels(const char* a, int64_t lda, int m, const uint8_t* w, int64_t panel, int k, float* c,
-                          int64_t ldc, bool accumulate) {
-  const int groups = k / kWideGroup, tiles = (m + kWordRows - 1) / kWordRows,
-            block = tiles == 1 ? groups : kWideBlockGroups;
+// All rows by npanels panels, in tiles of `most` by NR, a block of k after the other.
+template <int NR, int most = kWordRows>
+void multiply_wide_panels(const char* a, int64_t lda, int m, const uint8_t* w, int64_t panel, int k, int npanels,
+                          float* c, int64_t ldc, bool accumulate) {
+  const int by_two = NR == 1 && npanels > 1 ? rows_by_two(m, most, kWordsByTwo) : 0, tall = m - by_two;
+  const int groups = k / kWideGroup, tiles = (tall + most - 1) / most, block = m <= most ? groups : kWideBlockGroups;
   const uint8_t* const exponents = w + groups * kWideGroupBytes;
   for (int g = 0; g < groups; g += block) {
     const int count = groups - g < block ? groups - g : block;
-    const uint8_t* const from = w + g * kWideGroupBytes;
+    const char* const rows = a + g * int64_t(sizeof(WideActivationGroup));
+    const uint8_t *const from = w + g * kWideGroupBytes, *const scales = exponents + g * kLanes;
+    const bool add = accumulate || g > 0;
     // Each tile fetches its share of the block that follows, which the next panels' first is after the last.
-    const char* next = (const char*)from + (m <= kFewWideRows    ? kStreamAhead
-                                            : g + block < groups ? block * kWideGroupBytes
-                                                                 : NR * panel - g * kWideGroupBytes);
-    const int64_t step = kPairBytes / (tiles < kPairBytes ? tiles : kPairBytes);
-    for (int row = 0; row < m; row += kWordRows, next += step * kWidePairs * count)
-      multiply_word_rows<kWordRows, NR>(
-          m - row < kWordRows ? m - row : kWordRows, a + row * lda + g * int64_t(sizeof(WideActivationGroup)), lda,
-          from, exponents + g * kLanes, panel, count, c + row * ldc, ldc, accumulate || g > 0, {next, step});
+    const char* const next = (const char*)from + (m <= kFewWideRows    ? kStreamAhead
+                                                  : g + block < groups ? block * kWideGroupBytes
+                                                                       : npanels * panel - g * kWideGroupBytes);
+    const int share = kPairBytes * (8 - by_two) / 8;
+    const int64_t step = share / (tiles < share ? tiles : share);
+    for (int p = 0; p < npanels; p += NR) {
+      WideFetch fetch{next + p * panel, step};
+      for (int row = 0; row < tall; row += most, fetch.at += step * kWidePairs * count)
+        multiply_word_rows<most, NR>(tall - row < most ? tall - row : most, rows + row * lda, lda, from + p * panel,
+                                     scales + p * panel, panel, count, c + row * ldc + p * kLanes, ldc, add, fetch);
+    }
+    WideFetch fetch{next + kWideGroupBytes * count * (8 - by_two) / 8, kPairBytes / kPairsOfTwo};
+    if constexpr (NR == 1)
+      for (int row = tall; row < m; row += 2, fetch.at += fetch.step * kWidePairs * count) {
+        const auto two_by = [&]<int panels>() {
+          multiply_words<2, panels>(rows + row * lda, lda, from, scales, panel, count, c + row * ldc, ldc, add, fetch);
+        };
+        if (npanels == kPanelsOfTwo)
+          two_by.template operator()<kPanelsOfTwo>();
+        else
+          two_by.template operator()<2>();
+      }
   }
 }
 
@@ -139,14 +175,22 @@ inline void wide_product(const void* a, int64_t lda, int m, const void* panels, 
                          int64_t ldc, bool accumulate) {
   const int64_t panel = quantized_panel_bytes(kWide, k);
   const uint8_t* w = (const uint8_t*)panels;
-  while (npanels > 0 && m > 0) {
-    const bool several = m > kFewWideRows && npanels >= kWordPanels;
-    const int count = several ? kWordPanels : 1;
-    if (several)
-      multiply_wide_panels<kWordPanels>((const char*)a, lda, m, w, panel, k, c, ldc, accumulate);
-    else
-      multiply_wide_panels<1>((const char*)a, lda, m, w, panel, k, c, ldc, accumulate);
+  const auto take = [&]<int NR, int most = kWordRows>(int count) {
+    multiply_wide_panels<NR, most>((const char*)a, lda, m, w, panel, k, count, c, ldc, accumulate);
     npanels -= count, w += count * panel, c += count * kLanes;
+  };
+  while (npanels > 0 && m > 0) {
+    if constexpr (kTallWordRows > 0)
+      if (m > kWordRows && m <= kTallWordRows && npanels >= 2) {
+        take.template operator()<2, kTallWordRows>(2);
+        continue;
+      }
+    if (m > kFewWideRows && npanels >= kWordPanels && kWordPanels > 1)
+      take.template operator()<kWordPanels>(kWordPanels);
+    else
+      take.template operator()<1>(rows_by_two(m, kWordRows, kWordsByTwo) == 0 ? 1
+                                  : npanels < kPanelsOfTwo                    ? npanels
+                                                                              : kPanelsOfTwo);
   }
 }
 

@@ -216,7 +216,7 @@ void multiply_some_tile(const float* a, const bf16* w, int pairs, float* c, int6
   tile.end(c, ldc);
 }
 
-// Two rows by NR panels, which tiles before have fetched.
+// Two rows by NR panels, which other tiles have fetched.
 template <int NR>
 void multiply_two_rows(const float* a, const bf16* w, int64_t panel, int pairs, float* c, int64_t ldc,
                        bool accumulate) {
@@ -242,12 +242,12 @@ ANNEAL_INLINE void multiply_some_rows(int rows, const float* a, const bf16* w, i
   if constexpr (MR > 1) multiply_some_rows<MR - 1>(rows, a, w, pairs, c, ldc, accumulate, ahead);
 }
 
-// An even number of rows, two by two over npanels neighbouring panels, three of them at most.
+// An even number of rows, two by two over npanels neighbouring panels, kPanelsOfTwo of them at most.
 inline void multiply_rows_by_two(const float* a, int rows, const bf16* w, int64_t panel, int pairs, int npanels,
                                  float* c, int64_t ldc, bool accumulate) {
   for (int row = 0; row < rows; row += 2, a += 2 * kSomeK, c += 2 * ldc) {
-    if (npanels == 3)
-      multiply_two_rows<3>(a, w, panel, pairs, c, ldc, accumulate);
+    if (npanels == kPanelsOfTwo)
+      multiply_two_rows<kPanelsOfTwo>(a, w, panel, pairs, c, ldc, accumulate);
     else if (npanels == 2)
       multiply_two_rows<2>(a, w, panel, pairs, c, ldc, accumulate);
     else
@@ -256,13 +256,12 @@ inline void multiply_rows_by_two(const float* a, int rows, const bf16* w, int64_
 }
 
 // Some rows without instructions for pairs of bfloat16: widened once for all panels, which each of their tiles widens
-// anew. Tiles fetch the next panel, each its share. Tiles of less than five rows over one panel wait for their sums:
-// rows that would be such are multiplied two by two, by three panels.
+// anew. Tiles over one panel fetch the next, each its share.
 inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
-  constexpr int kByTwo[kSomeTileRows] = {0, 2, 2, 4, 0, 0};
   alignas(64) float wide[(kManyRows - 1) * kSomeK];
-  const int by_two = kByTwo[m % kSomeTileRows], tall = m - by_two, tiles = (tall + kSomeTileRows - 1) / kSomeTileRows;
+  const int by_two = rows_by_two(m, kSomeTileRows, kSomeByTwo), tall = m - by_two,
+            tiles = (tall + kSomeTileRows - 1) / kSomeTileRows;
   for (int k0 = 0; k0 < k; k0 += kSomeK) {
     const int depth = round_to(k - k0 < kSomeK ? k - k0 : kSomeK, 2);
     const bool add = accumulate || k0 > 0;
@@ -282,8 +281,8 @@ inline void multiply_some(const bf16* a, int64_t lda, int m, const bf16* w, int6
         multiply_some_rows<kSomeTileRows>(mine, wide + row * kSomeK, from, depth / 2, to + row * ldc, ldc, add, ahead);
         row += mine;
       }
-      const int taken = p % 3 + 1;
-      if (taken == 3 || p + 1 == npanels)
+      const int taken = p % kPanelsOfTwo + 1;
+      if (taken == kPanelsOfTwo || p + 1 == npanels)
         multiply_rows_by_two(wide + tall * kSomeK, by_two, from - (taken - 1) * panel, panel, depth / 2, taken,
                              to + tall * ldc - (taken - 1) * kLanes, ldc, add);
     }
