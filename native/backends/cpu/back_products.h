@@ -53,8 +53,11 @@ struct ColumnGroups {
       : panels(panels_),
         pairs((panels + kPair - 1) / kPair),
         count(std::min(pairs, round_up((pairs + kMost - 1) / kMost, team.workers()))) {}
-  // First panel of a group.
-  int begin(int64_t group) const { return std::min(panels, int(group * pairs / count) * kPair); }
+  // First panel of a group. The larger ones come first: workers end together.
+  int begin(int64_t group) const {
+    const int first = int(group) * (pairs / count) + std::min(int(group), pairs % count);
+    return std::min(panels, first * kPair);
+  }
 };
 
 // Codes of each term's gradients, of the outputs that take part.

@@ -100,13 +100,19 @@ void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, i
   tile.end(c, ldc);
 }
 
+// Rows of a tile over NR panels. Of bytes, whose panels may be two or one beside the threes, as many as there are
+// registers for.
+template <TensorFormat F, int NR>
+constexpr int kCodeTileRows = quantized_format(F).bits == 8 ? kByteRows[NR] : kCodeRows;
+
 // The same of all rows, each tile of which fetches its share.
 template <TensorFormat F, int NR, bool made_signed = false>
 ANNEAL_INLINE void multiply_code_tiles(const ActivationGroup* a, int64_t lda, int m, const CodePanel* w, int groups,
                                        float* c, int64_t ldc, const PanelFetch& fetch) {
-  const int tiles = (m + kCodeRows - 1) / kCodeRows;
-  for (int t = 0, row = 0; t < tiles; t++, row += kCodeRows)
-    with_rows<kCodeRows>(m - row, [&]<int MR>() {
+  constexpr int most = kCodeTileRows<F, NR>;
+  const int tiles = (m + most - 1) / most;
+  for (int t = 0, row = 0; t < tiles; t++, row += most)
+    with_rows<most>(m - row, [&]<int MR>() {
       multiply_codes<F, MR, NR, made_signed>(a + row * lda, lda, w, groups, c + row * ldc, ldc,
                                              fetch.part(t, 1, tiles));
     });

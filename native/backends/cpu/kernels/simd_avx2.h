@@ -467,6 +467,7 @@ constexpr int kStreamedRows = kFewRows;  // up to which rows go from panel to pa
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
+constexpr int kByteRows[2] = {0, kCodeRows};   // of those of 8 bits
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits
 constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
 constexpr int kWordsByTwo = 2;                 // beyond full tiles, up to which they go two by two

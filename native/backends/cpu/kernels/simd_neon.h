@@ -355,6 +355,7 @@ constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised wei
 #else
 constexpr int kCodeRows = 2, kCodePanels = 1;
 #endif
+constexpr int kByteRows[2] = {0, kCodeRows};   // of those of 8 bits
 constexpr int kWordRows = 4, kWordPanels = 1;  // the same, of 16 bits
 constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
 constexpr int kWordsByTwo = 0;                 // beyond full tiles, up to which they go two by two

@@ -354,6 +354,7 @@ constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
+constexpr int kByteRows[2] = {0, kCodeRows};   // of those of 8 bits
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits
 constexpr int kTallWordRows = 0;               // of those: of one tile over two panels
 constexpr int kWordsByTwo = 0;                 // beyond full tiles, up to which they go two by two

@@ -31,13 +31,21 @@ inline void back_product(const void* rows, int64_t row_bytes, int m, const void*
   const uint8_t* panels = (const uint8_t*)panels_;
   if (!accumulate)
     for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
+  const auto take = [&]<int NR>() -> void {
+    multiply_back_panels<NR>(a, lda, m, panels, n, c, ldc);
+    npanels -= NR, panels += NR * bytes, c += NR * kLanes;
+  };
   while (npanels > 0) {
-    const int count = npanels >= kCodePanels ? kCodePanels : 1;
-    if (count > 1)
-      multiply_back_panels<kCodePanels>(a, lda, m, panels, n, c, ldc);
+    // Columns come in pairs of panels: where these go in threes, two are left, or four.
+    if constexpr (kCodePanels == 3)
+      if (npanels == 2 || npanels == 4) {
+        take.template operator()<2>();
+        continue;
+      }
+    if (npanels >= kCodePanels)
+      take.template operator()<kCodePanels>();
     else
-      multiply_back_panels<1>(a, lda, m, panels, n, c, ldc);
-    npanels -= count, panels += count * bytes, c += count * kLanes;
+      take.template operator()<1>();
   }
 }
 
