@@ -52,10 +52,10 @@ ANNEAL_INLINE void store_pairs(const float32x4_t* pairs, float* first, float* se
   }
 }
 
-// c [rows][16] += rows of `a` by the groups of a panel in pairs. An odd last row is multiplied twice.
+// c [rows][16] (+)= rows of `a` by the groups of a panel in pairs. An odd last row is multiplied twice.
 template <TensorFormat F, int PAIRS>
 void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups, float* c,
-                        int64_t ldc) {
+                        int64_t ldc, bool accumulate) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), steps = kQuads / 2 / parts;  // of 8 k
   constexpr bool byte_codes = f.bits == 8, own_zeros = f.zero == kOwnZeros;
@@ -68,7 +68,11 @@ void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const C
     const int other = 2 * p + 1 < rows ? 2 * p + 1 : 2 * p;
     upper[p] = a + 2 * p * lda, lower[p] = a + other * lda;
     first[p] = c + 2 * p * ldc, second[p] = c + other * ldc;
-    load_pairs(first[p], second[p], totals[p]);
+    if (accumulate)
+      load_pairs(first[p], second[p], totals[p]);
+    else
+#pragma GCC unroll 8
+      for (float32x4_t& total : totals[p]) total = vdupq_n_f32(0);
   }
   for (int g = 0; g < groups; g++) {
 #pragma GCC unroll 2
@@ -131,11 +135,11 @@ void multiply_row_pairs(int rows, const ActivationGroup* a, int64_t lda, const C
 
 template <TensorFormat F>
 ANNEAL_INLINE void multiply_code_pairs(int rows, const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups,
-                                       float* c, int64_t ldc) {
+                                       float* c, int64_t ldc, bool accumulate) {
   if (rows > 2)
-    multiply_row_pairs<F, 2>(rows, a, lda, w, groups, c, ldc);
+    multiply_row_pairs<F, 2>(rows, a, lda, w, groups, c, ldc, accumulate);
   else
-    multiply_row_pairs<F, 1>(rows, a, lda, w, groups, c, ldc);
+    multiply_row_pairs<F, 1>(rows, a, lda, w, groups, c, ldc, accumulate);
 }
 
 }  // namespace

@@ -38,15 +38,15 @@ template <class Body, int... q> ANNEAL_INLINE void each_of(std::integer_sequence
 }
 #endif
 
-// c[MR][NR * 16] += rows of `a` by the groups of panels, whose bytes may have been made signed.
+// c[MR][NR * 16] (+)= rows of `a` by the groups of panels, whose bytes may have been made signed.
 template <TensorFormat F, int MR, int NR, bool made_signed = false>
 void multiply_codes(const ActivationGroup* a, int64_t lda, const CodePanel* w, int groups, float* c, int64_t ldc,
-                    PanelFetch fetch) {
+                    bool accumulate, PanelFetch fetch) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int parts = group_scales(f), quads = kQuads / parts;
   constexpr bool own_zeros = f.zero == kOwnZeros;
   Tile<MR, NR> tile;
-  tile.begin(c, ldc, true);
+  tile.begin(c, ldc, accumulate);
   const int lines = fetch.lines(groups);
   for (int g = 0; g < groups; g++) {
     fetch.next<NR>(lines);
@@ -108,12 +108,12 @@ constexpr int kCodeTileRows = quantized_format(F).bits == 8 ? kByteRows[NR] : kC
 // The same of all rows, each tile of which fetches its share.
 template <TensorFormat F, int NR, bool made_signed = false>
 ANNEAL_INLINE void multiply_code_tiles(const ActivationGroup* a, int64_t lda, int m, const CodePanel* w, int groups,
-                                       float* c, int64_t ldc, const PanelFetch& fetch) {
+                                       float* c, int64_t ldc, bool accumulate, const PanelFetch& fetch) {
   constexpr int most = kCodeTileRows<F, NR>;
   const int tiles = (m + most - 1) / most;
   for (int t = 0, row = 0; t < tiles; t++, row += most)
     with_rows<most>(m - row, [&]<int MR>() {
-      multiply_codes<F, MR, NR, made_signed>(a + row * lda, lda, w, groups, c + row * ldc, ldc,
+      multiply_codes<F, MR, NR, made_signed>(a + row * lda, lda, w, groups, c + row * ldc, ldc, accumulate,
                                              fetch.part(t, 1, tiles));
     });
 }
@@ -128,10 +128,10 @@ constexpr int kPreparedRows = 2 * kCodeRows;
 template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
 #endif
 
-// c [m][16] += all rows by groups of one panel, prepared for them in a buffer.
+// c [m][16] (+)= all rows by groups of one panel, prepared for them in a buffer.
 template <TensorFormat F>
 void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc,
-                       PanelFetch fetch) {
+                       bool accumulate, PanelFetch fetch) {
   alignas(64) uint8_t prepared[kUnpackGroups * kQuads * kQuadBytes];
   const int bytes = groups * kQuads * kQuadBytes;
 #ifdef ANNEAL_CODE_PAIRS
@@ -142,21 +142,21 @@ void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w
   for (int row = 0; row < m; row += kPairedRows) {
     fetch.next<1>(lines);
     multiply_code_pairs<F>(m - row < kPairedRows ? m - row : kPairedRows, a + row * lda, lda, w, groups, c + row * ldc,
-                           ldc);
+                           ldc, accumulate);
   }
 #else
   for (int at = 0; at < bytes; at += kQuadBytes) store_int(prepared + at, signed_bytes(load_int(w.codes + at)));
   w.codes = prepared;
-  multiply_code_tiles<F, 1, true>(a, lda, m, &w, groups, c, ldc, fetch);
+  multiply_code_tiles<F, 1, true>(a, lda, m, &w, groups, c, ldc, accumulate, fetch);
 #endif
 }
 #endif
 
-// c += rows by NR panels, groups of which panel(j, first group, count) makes ready, some at a time. Meanwhile `next` is
-// fetched, of as many panels.
+// c (+)= rows by NR panels, groups of which panel(j, first group, count) makes ready, some at a time. Meanwhile `next`
+// is fetched, of as many panels.
 template <TensorFormat F, int NR, class Panel>
 ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, int m, int groups, float* c, int64_t ldc,
-                                        PanelFetch next, Panel&& panel) {
+                                        bool accumulate, PanelFetch next, Panel&& panel) {
   CodePanel ready[NR];
   for (int g = 0; g < groups; g += kUnpackGroups) {
     const int count = groups - g < kUnpackGroups ? groups - g : kUnpackGroups;
@@ -166,21 +166,24 @@ ANNEAL_INLINE void multiply_code_panels(const ActivationGroup* a, int64_t lda, i
     if constexpr (kPrepared<multiplied_as(F)>)
       if (m >= kPreparedRows) {
         for (int j = 0; j < NR; j++)
-          multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc, fetch.only(j));
+          multiply_prepared<multiplied_as(F)>(a + g, lda, m, ready[j], count, c + j * kLanes, ldc, accumulate,
+                                              fetch.only(j));
+        accumulate = true;
         continue;
       }
 #endif
-    multiply_code_tiles<multiplied_as(F), NR>(a + g, lda, m, ready, count, c, ldc, fetch);
+    multiply_code_tiles<multiplied_as(F), NR>(a + g, lda, m, ready, count, c, ldc, accumulate, fetch);
+    accumulate = true;
   }
 }
 
 template <TensorFormat F, int NR>
 void multiply_quantized_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int k, float* c,
-                               int64_t ldc) {
+                               int64_t ldc, bool accumulate) {
   const int64_t bytes = quantized_panel_bytes(F, k);
   const PanelFetch next = PanelFetch::whole(panels + (NR == 1 ? kStreamAhead : NR * bytes), bytes);
   UnpackedPanel unpacked[NR];
-  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc, next, [&](int j, int first, int count) {
+  multiply_code_panels<F, NR>(a, lda, m, k / kGroup, c, ldc, accumulate, next, [&](int j, int first, int count) {
     unpack_panel<F>(panels + j * bytes, k, first, count, unpacked[j]);
     return unpacked[j].groups();
   });
@@ -193,19 +196,17 @@ void quantized_product(const void* rows, int64_t row_bytes, int m, const void* p
   const int64_t lda = row_bytes / int64_t(sizeof(ActivationGroup));
   const uint8_t* panels = (const uint8_t*)panels_;
   const int64_t bytes = quantized_panel_bytes(F, k);
-  if (!accumulate)
-    for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
   // Few rows wait for memory: one panel after the other is one stream. More rows share what is unpacked.
   constexpr int packed_up_to = kPackedUpTo<F>;
   if constexpr (packed_up_to > 0)
     for (; m <= packed_up_to && npanels > 0; npanels--, panels += bytes, c += kLanes)
-      multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc);
+      multiply_packed_panel<F>(a, lda, m, panels, k, c, ldc, accumulate);
   while (npanels > 0) {
     if (m > 2 && npanels >= kCodePanels) {
-      multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc);
+      multiply_quantized_panels<F, kCodePanels>(a, lda, m, panels, k, c, ldc, accumulate);
       npanels -= kCodePanels, panels += kCodePanels * bytes, c += kCodePanels * kLanes;
     } else {
-      multiply_quantized_panels<F, 1>(a, lda, m, panels, k, c, ldc);
+      multiply_quantized_panels<F, 1>(a, lda, m, panels, k, c, ldc, accumulate);
       npanels--, panels += bytes, c += kLanes;
     }
   }

@@ -7,14 +7,15 @@
 namespace anneal::cpu {
 namespace {
 
-// c [MR][16] += rows by a panel, whose codes stay in registers: each tile of rows unpacks them anew.
+// c [MR][16] (+)= rows by a panel, whose codes stay in registers: each tile of rows unpacks them anew.
 template <TensorFormat F, int MR>
-void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, float* c, int64_t ldc) {
+void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel, int k, float* c, int64_t ldc,
+                     bool accumulate) {
   constexpr QuantizedFormat f = quantized_format(F);
   constexpr int quads = kQuads / group_scales(f), size = group_bytes(f), block_bytes = block_scale_bytes(f);
   constexpr int block_groups = f.numbers / kGroup, together = block_groups % 2 == 0 ? 2 : 1;
   Tile<MR, 1> tile;
-  tile.begin(c, ldc, true);
+  tile.begin(c, ldc, accumulate);
   for (int left = k; left > 0; left -= span_of(f)) {
     const int here = left < span_of(f) ? left : span_of(f);
     const uint8_t *scales = panel, *codes = panel + scale_bytes(f, here);
@@ -61,14 +62,14 @@ void multiply_packed(const ActivationGroup* a, int64_t lda, const uint8_t* panel
 // Up to so many rows; and of a tile of them. Bytes, which need no unpacking, are multiplied by one tile.
 template <TensorFormat F> constexpr int kPackedUpTo = quantized_format(F).bits == 8 ? kPackedByteRows : kPackedRows;
 template <TensorFormat F> constexpr int kPackedTile = quantized_format(F).bits == 8 ? kPackedByteRows : kPackedTileRows;
-// c [m][16] += all rows by such a panel, in tiles of as many rows each.
+// c [m][16] (+)= all rows by such a panel, in tiles of as many rows each.
 template <TensorFormat F>
 void multiply_packed_panel(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panel, int k, float* c,
-                           int64_t ldc) {
+                           int64_t ldc, bool accumulate) {
   for (int row = 0, tiles = (m + kPackedTile<F> - 1) / kPackedTile<F>, rows; tiles > 0; tiles--, row += rows) {
     rows = (m - row + tiles - 1) / tiles;
     with_rows<kPackedTile<F>>(
-        rows, [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc); });
+        rows, [&]<int MR>() { multiply_packed<F, MR>(a + row * lda, lda, panel, k, c + row * ldc, ldc, accumulate); });
   }
 }
 

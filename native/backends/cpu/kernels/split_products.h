@@ -10,12 +10,13 @@ namespace {
 constexpr int kSplitBytes = 2 * kQuadBytes;  // of a quad
 constexpr int kSplitTileRows = 3;
 
-// c [MR][16] += rows by groups of a panel whose codes are parted.
+// c [MR][16] (+)= rows by groups of a panel whose codes are parted.
 template <TensorFormat F, int MR>
-void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups, float* c, int64_t ldc) {
+void multiply_split(const ActivationGroup* a, int64_t lda, const CodePanel& w, int groups, float* c, int64_t ldc,
+                    bool accumulate) {
   constexpr bool own_zeros = quantized_format(F).zero == kOwnZeros;
   Tile<MR, 1> tile;
-  tile.begin(c, ldc, true);
+  tile.begin(c, ldc, accumulate);
   for (int g = 0; g < groups; g++, a++) {
     CodeSums<F, MR, 1> sums;
     sums.begin(a, lda, 0);
@@ -36,15 +37,16 @@ constexpr int kPreparedRows = 36;
 template <TensorFormat F> constexpr bool kPrepared = quantized_format(F).bits == 8;
 template <TensorFormat F>
 void multiply_prepared(const ActivationGroup* a, int64_t lda, int m, CodePanel w, int groups, float* c, int64_t ldc,
-                       PanelFetch fetch) {
+                       bool accumulate, PanelFetch fetch) {
   alignas(64) uint8_t split[kUnpackGroups * kQuads * kSplitBytes];
   for (int i = 0; i < groups * kQuads; i++) split_bytes(load_int(w.codes + i * kQuadBytes), split + i * kSplitBytes);
   w.codes = split;
   const int lines = fetch.lines((m + kSplitTileRows - 1) / kSplitTileRows);
   for (int row = 0; row < m; row += kSplitTileRows) {
     fetch.next<1>(lines);
-    with_rows<kSplitTileRows>(
-        m - row, [&]<int MR>() { multiply_split<F, MR>(a + row * lda, lda, w, groups, c + row * ldc, ldc); });
+    with_rows<kSplitTileRows>(m - row, [&]<int MR>() {
+      multiply_split<F, MR>(a + row * lda, lda, w, groups, c + row * ldc, ldc, accumulate);
+    });
   }
 }
 

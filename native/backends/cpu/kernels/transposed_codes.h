@@ -16,11 +16,11 @@ ANNEAL_INLINE CodePanel back_panel(const uint8_t* panel, int n, int group) {
 
 template <int NR>
 void multiply_back_panels(const ActivationGroup* a, int64_t lda, int m, const uint8_t* panels, int n, float* c,
-                          int64_t ldc) {
+                          int64_t ldc, bool accumulate) {
   const int64_t bytes = back_panel_bytes(n);
-  multiply_code_panels<TensorFormat::q8_0, NR>(a, lda, m, back_groups(n), c, ldc, {}, [&](int j, int group, int) {
-    return back_panel(panels + j * bytes, n, group);
-  });
+  multiply_code_panels<TensorFormat::q8_0, NR>(
+      a, lda, m, back_groups(n), c, ldc, accumulate, {},
+      [&](int j, int group, int) { return back_panel(panels + j * bytes, n, group); });
 }
 
 // c (+)= codes of gradients by panels of W^T over n outputs.
@@ -29,24 +29,19 @@ inline void back_product(const void* rows, int64_t row_bytes, int m, const void*
   const ActivationGroup* const a = (const ActivationGroup*)rows;
   const int64_t lda = row_bytes / int64_t(sizeof(ActivationGroup)), bytes = back_panel_bytes(n);
   const uint8_t* panels = (const uint8_t*)panels_;
-  if (!accumulate)
-    for (int i = 0; i < m; i++) zero_fill(c + i * ldc, 0, int64_t(npanels) * kLanes);
-  const auto take = [&]<int NR>() -> void {
-    multiply_back_panels<NR>(a, lda, m, panels, n, c, ldc);
+  const auto take = [&]<int NR>() {
+    multiply_back_panels<NR>(a, lda, m, panels, n, c, ldc, accumulate);
     npanels -= NR, panels += NR * bytes, c += NR * kLanes;
   };
-  while (npanels > 0) {
-    // Columns come in pairs of panels: where these go in threes, two are left, or four.
-    if constexpr (kCodePanels == 3)
-      if (npanels == 2 || npanels == 4) {
-        take.template operator()<2>();
-        continue;
-      }
-    if (npanels >= kCodePanels)
+  // Columns come in pairs of panels: where these go in threes, two are left, or four.
+  constexpr int pair = kCodePanels == 3 ? 2 : kCodePanels;
+  while (npanels > 0)
+    if (npanels == pair || npanels == 2 * pair)
+      take.template operator()<pair>();
+    else if (npanels >= kCodePanels)
       take.template operator()<kCodePanels>();
     else
       take.template operator()<1>();
-  }
 }
 
 // f(n, values of W^T [16 k]) for 16 outputs n and the 16 k from `half` of group g on.

@@ -158,7 +158,7 @@ void multiply_wide_panels(const char* a, int64_t lda, int m, const uint8_t* w, i
                                      scales + p * panel, panel, count, c + row * ldc + p * kLanes, ldc, add, fetch);
     }
     WideFetch fetch{next + kWideGroupBytes * count * (8 - by_two) / 8, kPairBytes / kPairsOfTwo};
-    if constexpr (NR == 1)
+    if constexpr (NR == 1 && kWordsByTwo > 0)
       for (int row = tall; row < m; row += 2, fetch.at += fetch.step * kWidePairs * count) {
         const auto two_by = [&]<int panels>() {
           multiply_words<2, panels>(rows + row * lda, lda, from, scales, panel, count, c + row * ldc, ldc, add, fetch);
@@ -179,19 +179,16 @@ inline void wide_product(const void* a, int64_t lda, int m, const void* panels, 
     multiply_wide_panels<NR, most>((const char*)a, lda, m, w, panel, k, count, c, ldc, accumulate);
     npanels -= count, w += count * panel, c += count * kLanes;
   };
-  while (npanels > 0 && m > 0) {
-    if constexpr (kTallWordRows > 0)
-      if (m > kWordRows && m <= kTallWordRows && npanels >= 2) {
-        take.template operator()<2, kTallWordRows>(2);
-        continue;
-      }
-    if (m > kFewWideRows && npanels >= kWordPanels && kWordPanels > 1)
+  constexpr bool has_tall = kTallWordRows > 0;
+  while (npanels > 0 && m > 0)
+    if (m > kWordRows && m <= kTallWordRows && npanels >= 2)
+      take.template operator()<has_tall ? 2 : 1, has_tall ? kTallWordRows : kWordRows>(2);
+    else if (kWordPanels > 1 && m > kFewWideRows && npanels >= kWordPanels)
       take.template operator()<kWordPanels>(kWordPanels);
     else
       take.template operator()<1>(rows_by_two(m, kWordRows, kWordsByTwo) == 0 ? 1
                                   : npanels < kPanelsOfTwo                    ? npanels
                                                                               : kPanelsOfTwo);
-  }
 }
 
 ANNEAL_INLINE void store_codes(int16_t* to, I32x16 x) { store_words((bf16*)to, x & all_int(0xffff)); }
