@@ -152,7 +152,7 @@ ANNEAL_INLINE void multiply_rows(int rows, const T* a, int64_t lda, const T* w, 
 // Whether few rows go from panel to panel. Panels side by side hide how long a step of a chain takes, which is more
 // where weights lie in a cache, as those of short rows do; and they share one widening of a row.
 template <class T> ANNEAL_INLINE constexpr bool streams_panels(int rows, int k) {
-  return rows <= kStreamedRows && k >= kStreamedK && !(kWidensPairs<T> && rows == 1);
+  return rows >= (kWidensPairs<T> ? kWidenedFrom : 1) && rows <= kStreamedRows && k >= kStreamedK;
 }
 
 // What is read after a product: null, or as much memory as its panels take. Rows of one tile fetch `step` bytes of it

@@ -464,6 +464,7 @@ constexpr int kWidenedProductPanels = 12;     // rows are widened anew for so ma
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedRows = kFewRows;  // up to which rows go from panel to panel
+constexpr int kWidenedFrom = 1;          // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights

@@ -310,6 +310,7 @@ constexpr int kStreamedRows = 12;  // up to which rows go from panel to panel
 #else
 constexpr int kStreamedRows = 8;
 #endif
+constexpr int kWidenedFrom = 2;  // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 3;
 constexpr int kWidePanels = 3;                 // of blocks that are widened
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights

@@ -348,6 +348,7 @@ constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so man
 constexpr int kFewRows = 2;
 constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
+constexpr int kWidenedFrom = 1;   // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;  // of blocks that are widened
 #ifdef __ARM_FEATURE_DOTPROD

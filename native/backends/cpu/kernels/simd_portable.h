@@ -351,6 +351,7 @@ constexpr int kWidenedProductPanels = 12;    // rows are widened anew for so man
 constexpr int kFewRows = 1;
 constexpr int kFewRowsPanels = 1;
 constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
+constexpr int kWidenedFrom = 1;   // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
