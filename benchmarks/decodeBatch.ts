@@ -21,6 +21,17 @@ export const statesFor = (sequences: number): number => 2 * sequences;
 export const tableOf = (pages: Int32Array, groups: number): Int32Array =>
   Int32Array.from({ length: pages.length * groups }, (_, i) => pages[Math.floor(i / groups)]! * groups + (i % groups));
 
+/** Rows of training over such tokens, each of which is trained on but the first. */
+export const spreadRows = (
+  count: number,
+  length: number,
+  vocab: number,
+): { tokens: Int32Array; trained: Uint8Array }[] =>
+  Array.from({ length: count }, (_, row) => ({
+    tokens: spreadTokens(length, vocab, row),
+    trained: new Uint8Array(length).fill(1, 1),
+  }));
+
 /** What every row of a step has in common here. */
 export const plainRow = { adapter: 0, sample: true, outputIndex: 0, promptLogprobs: -1, next: null } as const;
 

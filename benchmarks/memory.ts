@@ -11,7 +11,6 @@
  * Taken is how far the peak of resident memory (VmHWM, set back before each) lies above what was resident before. Node's own
  * memory is in it: some ten megabytes.
  */
-import { readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { QUANTIZATIONS } from "../src/modelChoices.js";
@@ -22,7 +21,8 @@ import { OPTIMIZER } from "../src/training/optimizer.js";
 import { modulesOf } from "../src/weights/adapterModules.js";
 import { openWeightFiles } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
-import { DecodeBatch, openContexts, pagesFor, spreadTokens, statesFor } from "./decodeBatch.js";
+import { resetPeak, residentMemory } from "../test/native/residentMemory.js";
+import { DecodeBatch, openContexts, pagesFor, spreadRows, statesFor } from "./decodeBatch.js";
 
 /** Milliseconds in which what was closed gives its memory back. */
 const GIVING_BACK = 500;
@@ -47,26 +47,19 @@ function counts(option: "decode" | "rows"): [number, number] {
   return [Number(found[1]), Number(found[2])];
 }
 
-/** Bytes of resident memory, and the most there was since it was set back. */
-function resident(): { now: number; peak: number } {
-  const status = readFileSync("/proc/self/status", "utf8");
-  const bytes = (name: string) => 1024 * Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)![1]);
-  return { now: bytes("VmRSS"), peak: bytes("VmHWM") };
-}
-
 const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(0).padStart(7);
 
 /** `told` may be known only once something has been taken. */
 async function measure(what: string, body: () => Promise<{ told: number }>): Promise<void> {
   globalThis.gc?.();
-  writeFileSync("/proc/self/clear_refs", "5");
-  const before = resident().now;
+  resetPeak();
+  const before = residentMemory().now;
   const { told } = await body();
-  const taken = resident().peak - before;
+  const taken = residentMemory().peak - before;
   await sleep(GIVING_BACK);
   const share = ((100 * taken) / told).toFixed(0);
   console.log(
-    `${what.padEnd(32)} told ${mib(told)}  taken ${mib(taken)} (${share} %)  left ${mib(resident().now - before)}`,
+    `${what.padEnd(32)} told ${mib(told)}  taken ${mib(taken)} (${share} %)  left ${mib(residentMemory().now - before)}`,
   );
 }
 
@@ -94,10 +87,7 @@ await measure(`decode ${options.decode}`, async () => {
   batch.close();
   return { told: pages * memory.page + recurrentStates * memory.recurrentState };
 });
-const rows = Array.from({ length: count }, (_, i) => ({
-  tokens: spreadTokens(length, config.vocab, i),
-  trained: new Uint8Array(length).fill(1, 1),
-}));
+const rows = spreadRows(count, length, config.vocab);
 const spec = { rank: Number(options.rank), alpha: 32, rslora: false, targets: modulesOf(config) };
 await measure(options["all-weights"] ? `all weights ${options.rows}` : `LoRA ${options.rows}`, async () => {
   const trainer = options["all-weights"] ? await model.trainWeights() : await model.trainAdapter(spec, { seed: 1n });

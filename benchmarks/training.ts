@@ -14,7 +14,6 @@
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -26,6 +25,7 @@ import { OPTIMIZER } from "../src/training/optimizer.js";
 import { passSizes } from "../src/training/passLimits.js";
 import type { TokenRow } from "../src/training/tokenRow.js";
 import { openWeightFolder } from "../src/weights/index.js";
+import { residentMemory } from "../test/native/residentMemory.js";
 import { machineProbe } from "./machineProbe.js";
 import { randomFolder, shapeOf } from "./modelShapes.js";
 import { boundOf, type LoraWork } from "./speed/workloads.js";
@@ -150,11 +150,10 @@ async function measure({ rows, keepBytes, packed, inseparable }: Measurement): P
   }
   trainer.close();
   model.close();
-  const status = readFileSync("/proc/self/status", "utf8");
   return {
     seconds: median(times),
     cpuSeconds: median(cpuTimes),
-    peak: Number(/VmHWM:\s+(\d+) kB/.exec(status)![1]) * 1024,
+    peak: residentMemory().peak,
     gradient: hash.digest("hex").slice(0, 12),
   };
 }

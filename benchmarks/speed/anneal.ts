@@ -1,5 +1,4 @@
 /** anneal's compute core as a program that is measured: `anneal.ts FOLDER|FILE.gguf THREADS DEVICE CAP [--kernels SET] [--quantize HOW]`. */
-import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { QUANTIZATIONS } from "../../src/modelChoices.js";
 import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runtime.js";
@@ -9,12 +8,14 @@ import { passSizes } from "../../src/training/passLimits.js";
 import { modulesOf } from "../../src/weights/adapterModules.js";
 import { openWeightFiles } from "../../src/weights/index.js";
 import { plainSlot } from "../../test/native/plainSlot.js";
+import { residentMemory } from "../../test/native/residentMemory.js";
 import {
   DecodeBatch,
   openContexts,
   PAGE,
   pagesFor,
   plainRow,
+  spreadRows,
   spreadTokens,
   statesFor,
   tableOf,
@@ -118,10 +119,7 @@ const settings = { learningRate: 1e-4, beta1: 0.9, beta2: 0.99, eps: 1e-8, weigh
 
 async function lora({ count, context, rank }: LoraWork) {
   const owned = await trainerOf(rank);
-  const rows = Array.from({ length: count }, (_, i) => ({
-    tokens: spreadTokens(context, config.vocab, i),
-    trained: new Uint8Array(context).fill(1, 1),
-  }));
+  const rows = spreadRows(count, context, config.vocab);
   const limits = { ...passSizes({ contextLength: context, device: model }), memoryBudget: 0 };
   const took = await timed(async () => {
     await accumulateGradient(owned, rows, crossEntropyLoss(rows), limits);
@@ -133,7 +131,7 @@ async function lora({ count, context, rank }: LoraWork) {
 /** The most memory that this process had at one time; null: not told by this system. */
 function peakBytes(): number | null {
   try {
-    return 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))![1]);
+    return residentMemory().peak;
   } catch {
     return null;
   }

@@ -1,11 +1,12 @@
 // What training takes from the system: a pass no more than it was allowed, and a trainer nothing once it is closed.
 
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, it, vi } from "vitest";
 import { openRuntime } from "../../src/runtime/runtime.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { caseAdapter, loadCase } from "./referenceModel.js";
+import { resetPeak, residentMemory } from "./residentMemory.js";
 
 const MiB = 2 ** 20;
 /** What Node takes meanwhile. */
@@ -16,14 +17,7 @@ const rows = Array.from({ length: 120 }, (_, r) => ({
   tokens: Int32Array.from({ length: 250 }, (_, t) => (r * 31 + t * 7) % 384),
 }));
 
-/** Bytes of memory that this process has, and had at most since `resetPeak`. */
-function memory(): { now: number; peak: number } {
-  const status = readFileSync("/proc/self/status", "utf8");
-  const of = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+) kB`).exec(status)![1]) * 1024;
-  return { now: of("VmRSS"), peak: of("VmHWM") };
-}
 const isGlibc = "glibcVersionRuntime" in (process.report.getReport() as { header: object }).header;
-const resetPeak = () => writeFileSync("/proc/self/clear_refs", "5");
 
 function canResetPeak(): boolean {
   try {
@@ -44,10 +38,10 @@ it.runIf(canResetPeak())("a pass takes the memory that it is allowed, and no mor
   expect(least).toBeGreaterThan(2 * OTHERS);
   const memoryBudget = Math.round(1.1 * least);
   resetPeak();
-  const before = memory().now;
+  const before = residentMemory().now;
   const pass = await trainer.forward(rows, { memoryBudget });
   await pass.backward(slopes);
-  const growth = memory().peak - before;
+  const growth = residentMemory().peak - before;
   expect(growth).toBeLessThan(memoryBudget + OTHERS);
   expect(growth).toBeGreaterThan(least / 2);
   trainer.close();
@@ -69,15 +63,18 @@ it.runIf(canResetPeak())(
       return logprobs;
     };
     const first = await train();
-    const before = memory().now;
+    const before = residentMemory().now;
     model.keepTrainingMemory!(500);
     expect(await train()).toEqual(first);
-    const kept = memory().now;
+    const kept = residentMemory().now;
     expect(kept - before).toBeGreaterThan(4 * OTHERS);
     resetPeak();
     expect(await train()).toEqual(first);
-    expect(memory().peak - kept).toBeLessThan(OTHERS);
-    await vi.waitFor(() => expect(memory().now).toBeLessThan(before + OTHERS), { timeout: 20_000, interval: 100 });
+    expect(residentMemory().peak - kept).toBeLessThan(OTHERS);
+    await vi.waitFor(() => expect(residentMemory().now).toBeLessThan(before + OTHERS), {
+      timeout: 20_000,
+      interval: 100,
+    });
     model.close();
   },
 );
@@ -90,16 +87,16 @@ it.runIf(existsSync("/proc/self/status") && isGlibc)(
     const targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
     const open = () => model.trainAdapter({ rank: 512, alpha: 16, rslora: false, targets }, { seed: 1n });
     const asked = await open();
-    const before = memory().now;
+    const before = residentMemory().now;
     const trainers = [await open(), await open(), await open()];
     // Lies behind the others, so that the allocator's heap cannot simply end before them.
     const last = await open();
-    const grown = memory().now - before;
+    const grown = residentMemory().now - before;
     expect(grown).toBeGreaterThan(3 * OTHERS);
     for (const trainer of trainers) trainer.close();
     // Comes after what closing leaves to be done.
     await asked.zeroGrad();
-    expect(memory().now - before).toBeLessThan(grown / 2);
+    expect(residentMemory().now - before).toBeLessThan(grown / 2);
     for (const trainer of [asked, last]) trainer.close();
     model.close();
   },
