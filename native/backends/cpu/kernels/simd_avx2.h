@@ -467,6 +467,7 @@ constexpr int kStreamedRows = kFewRows;  // up to which rows go from panel to pa
 constexpr int kWidenedFrom = 1;          // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 2;                 // of blocks that are widened
+constexpr bool kWidensBeside = false;          // rows, beside products with the first panels: registers are few
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 constexpr int kByteRows[2] = {0, kCodeRows};   // of those of 8 bits
 constexpr int kWordRows = 6, kWordPanels = 1;  // the same, of 16 bits

@@ -313,6 +313,7 @@ constexpr int kStreamedRows = 8;
 constexpr int kWidenedFrom = 2;  // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 3;
 constexpr int kWidePanels = 3;                 // of blocks that are widened
+constexpr bool kWidensBeside = true;           // rows, beside products with the first panels
 constexpr int kCodeRows = 4, kCodePanels = 3;  // of products with quantised weights
 constexpr int kByteRows[4] = {0, 8, 6, 4};     // of those of 8 bits, over 1, 2, 3 panels
 constexpr int kWordRows = 8, kWordPanels = 3;  // the same, of 16 bits

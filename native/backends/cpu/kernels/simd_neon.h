@@ -350,7 +350,8 @@ constexpr int kFewRowsPanels = 3;
 constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
 constexpr int kWidenedFrom = 1;   // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
-constexpr int kWidePanels = 1;  // of blocks that are widened
+constexpr int kWidePanels = 1;         // of blocks that are widened
+constexpr bool kWidensBeside = false;  // rows, beside products with the first panels
 #ifdef __ARM_FEATURE_DOTPROD
 constexpr int kCodeRows = 3, kCodePanels = 1;  // of products with quantised weights
 #else

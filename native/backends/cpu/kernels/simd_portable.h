@@ -354,6 +354,7 @@ constexpr int kStreamedRows = 0;  // up to which rows go from panel to panel
 constexpr int kWidenedFrom = 1;   // the same, from which on of bfloat16 that is widened
 constexpr int kBestPanels = 1;
 constexpr int kWidePanels = 1;                 // of blocks that are widened
+constexpr bool kWidensBeside = false;          // rows, beside products with the first panels
 constexpr int kCodeRows = 1, kCodePanels = 1;  // of products with quantised weights
 constexpr int kByteRows[2] = {0, kCodeRows};   // of those of 8 bits
 constexpr int kWordRows = 2, kWordPanels = 1;  // the same, of 16 bits

@@ -9,23 +9,68 @@ namespace {
 
 constexpr int kRowsAhead = 8;                          // rows fetched ahead of the one that is widened
 constexpr int kLineElements = 64 / int(sizeof(bf16));  // of a cache line
+static_assert(kWideK % (2 * kLanes) == 0);             // whole vectors of each half of a row
 
-// Pairs of bfloat16 as float32, a row of `stride`: the odd ones, and in its second half the even ones; whole vectors of
-// them are written. As much of what lies at `next` is fetched.
+// Pairs i .. i + 15 of bfloat16 as float32, to a row of `stride`: the odd ones, and in its second half the even ones.
+template <int stride, class... Lanes> ANNEAL_INLINE void widen16(const bf16* from, int i, float* to, Lanes... part) {
+  const I32x16 both = load_int(from + 2 * i, part...);
+  store(to + i, as_float(both & all_int(int(0xffff0000u))));
+  store(to + stride / 2 + i, as_float(shift_left<16>(both)));
+}
+
+// A row of them; whole vectors are written. As much of what lies at `next` is fetched.
 template <int stride> ANNEAL_INLINE void widen_pairs(const bf16* from, int pairs, float* to, const bf16* next) {
-  const I32x16 upper = all_int(int(0xffff0000u));
-  const auto widen16 = [&](int i, auto... part) {
-    const I32x16 both = load_int(from + 2 * i, part...);
-    store(to + i, as_float(both & upper));
-    store(to + stride / 2 + i, as_float(shift_left<16>(both)));
-  };
   int i = 0;
   for (; i + kLanes <= pairs; i += kLanes) {
     prefetch(next + 2 * i);
-    widen16(i);
+    widen16<stride>(from, i, to);
   }
-  if (i < pairs) widen16(i, Part{pairs - i});
+  if (i < pairs) widen16<stride>(from, i, to, Part{pairs - i});
 }
+
+// Rows of activations that are widened for a block of k, one after the other: before all products, or beside those of
+// the rows before them, which hide how long a cache of the second level takes.
+struct Widening {
+  const bf16* from;
+  int64_t ld;
+  int pairs;
+  float* to;
+  int rows;   // left
+  int i = 0;  // pairs of the first of these that are done
+
+  void whole(int count) {
+    for (; count > 0 && rows > 0; count--) {
+      widen_pairs<kWideK>(from, pairs, to, from + (kRowsAhead < rows ? kRowsAhead * ld : 0));
+      step();
+    }
+  }
+  // So many vectors; pairs are a multiple of kLanes.
+  ANNEAL_INLINE void next(int vectors) {
+    for (; vectors > 0 && rows > 0; vectors--) {
+      widen16<kWideK>(from, i, to);
+      i += kLanes;
+      if (i == pairs) step();
+    }
+  }
+
+ private:
+  ANNEAL_INLINE void step() { from += ld, to += kWideK, rows--, i = 0; }
+};
+
+// What a tile does between its multiplications: it fetches its share of panels to come, `panel` bytes apart, and widens
+// `vectors` of rows to come at a time.
+struct Beside {
+  Ahead ahead;
+  int64_t panel;
+  Widening* widening;
+  int vectors;
+
+  template <int NR, int pairs> ANNEAL_INLINE void next() {
+    ahead.fetch<NR, pairs>(panel);
+    if constexpr (kWidensBeside)
+      if (vectors > 0) widening->next(vectors);
+  }
+};
 
 // A step of a tile over rows of widened pairs: part_of(j, half) are the odd k of panel j, then the even ones.
 template <int MR, int NR, class Part>
@@ -48,12 +93,12 @@ ANNEAL_INLINE void multiply_wide_pair(Tile<MR, NR>& tile, const float* a, Part&&
 // others: panels of kWideK * kLanes with the odd k of a pair before the even one, as a chain takes them up.
 template <int MR, int NR>
 void multiply_widening_tile(const float* a, const bf16* w, int64_t panel, float* wide, int pairs, float* c, int64_t ldc,
-                            bool accumulate, Ahead ahead) {
+                            bool accumulate, Beside beside) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   const I32x16 upper = all_int(int(0xffff0000u));
   for (int p = 0; p < pairs; p++, a++, w += 2 * kLanes) {
-    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(panel * int64_t(sizeof(bf16)));
+    if (p % kPairsAhead == 0) beside.template next<NR, kPairsAhead>();
     multiply_wide_pair(tile, a, [&](int j, int half) {
       const I32x16 pair = load_int(w + j * panel);
       const F32x16 part = as_float(half == 0 ? pair & upper : shift_left<16>(pair));
@@ -82,20 +127,20 @@ template <int NR> ANNEAL_INLINE void multiply_in_place(Tile<3, NR>& tile, const 
 #endif
 
 template <int MR, int NR>
-void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc, bool accumulate, Ahead ahead,
-                        int64_t ahead_panel) {
+__attribute__((noinline)) void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int64_t ldc,
+                                                  bool accumulate, Beside beside) {
   Tile<MR, NR> tile;
   tile.begin(c, ldc, accumulate);
   int p = 0;
 #ifdef ANNEAL_SUMS_IN_PLACE
   if constexpr (MR == 3)
     for (; p + kPairsInPlace <= pairs; p += kPairsInPlace, a += kPairsInPlace, w += 2 * kPairsInPlace * kLanes) {
-      ahead.template fetch<NR, kPairsInPlace>(ahead_panel);
+      beside.template next<NR, kPairsInPlace>();
       multiply_in_place(tile, a, w);
     }
 #endif
   for (; p < pairs; p++, a++, w += 2 * kLanes) {
-    if (p % kPairsAhead == 0) ahead.template fetch<NR, kPairsAhead>(ahead_panel);
+    if (p % kPairsAhead == 0) beside.template next<NR, kPairsAhead>();
     multiply_wide_pair(tile, a, [&](int j, int half) { return load(w + (j * kWideK + half) * kLanes); });
   }
   tile.end(c, ldc);
@@ -103,9 +148,9 @@ void multiply_wide_tile(const float* a, const float* w, int pairs, float* c, int
 
 template <int MR, int NR>
 ANNEAL_INLINE void multiply_wide_rows(int rows, const float* a, const float* w, int pairs, float* c, int64_t ldc,
-                                      bool accumulate, Ahead ahead, int64_t ahead_panel) {
-  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
-  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, ahead, ahead_panel);
+                                      bool accumulate, const Beside& beside) {
+  if (rows == MR) return multiply_wide_tile<MR, NR>(a, w, pairs, c, ldc, accumulate, beside);
+  if constexpr (MR > 1) multiply_wide_rows<MR - 1, NR>(rows, a, w, pairs, c, ldc, accumulate, beside);
 }
 
 // The activations of a next block: `k` of each row are fetched.
@@ -115,37 +160,43 @@ struct UpcomingRows {
   int k;
 };
 
-// One block of k over NR panels: widened once for all rows. As much of what lies at `next` is fetched meanwhile, and of
-// each row its part of next_rows.
+// One block of k over NR panels: widened once for all rows, and what `widening` has left of these meanwhile. As much of
+// what lies at `next` is fetched, of each row its part of next_rows, and the sums that the next tile takes up: where
+// these happen to share places of a cache, or another core had them, tiles waited a quarter of their time.
 template <int NR>
-void multiply_wide_panels(const float* a, int rows, const bf16* w, int64_t panel, int k, float* c, int64_t ldc,
-                          bool accumulate, const bf16* next, const UpcomingRows& next_rows) {
+void multiply_wide_panels(const float* a, int rows, Widening& widening, const bf16* w, int64_t panel, int k, float* c,
+                          int64_t ldc, bool accumulate, const bf16* next, const UpcomingRows& next_rows) {
   alignas(64) float wide[NR * kWideK * kLanes];
   constexpr int first = kWidenedTileRows[NR], most = kTileRows[NR];
-  const int tiles = 1 + (rows - first + most - 1) / most;
+  const int tiles = 1 + (rows - first + most - 1) / most, pairs = k / 2;
   const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
-  const auto fetch_rows = [&](int row, int count) {
-    for (int i = row; i < row + count; i++)
+  widening.whole(widening.rows - (rows - first));
+  for (int t = 0, row = 0, end = first; t < tiles; t++) {
+    const int left = tiles - t - 1, after = left > 0 ? end + (rows - end + left - 1) / left : end;
+    for (int i = row; i < end; i++)
       for (int kk = 0; kk < next_rows.k; kk += kLineElements) prefetch(next_rows.at + i * next_rows.ld + kk);
-  };
-  Ahead ahead{(const char*)next, 64 / tiles};
-  fetch_rows(0, first);
-  multiply_widening_tile<first, NR>(a, w, panel, wide, k / 2, c, ldc, accumulate, ahead);
-  for (int t = 1, row = first; t < tiles; t++) {
-    const int left = tiles - t, mine = (rows - row + left - 1) / left;
-    ahead.at += bytes;
-    fetch_rows(row, mine);
-    multiply_wide_rows<most, NR>(mine, a + row * kWideK, wide, k / 2, c + row * ldc, ldc, accumulate, ahead,
-                                 panel * int64_t(sizeof(bf16)));
-    row += mine;
+    if (accumulate)
+      for (int i = end; i < after; i++)
+        for (int j = 0; j < NR; j++) prefetch_near(c + i * ldc + j * kLanes);
+    const int vectors = (widening.rows - (rows - after)) * (pairs / kLanes);
+    const Beside beside{{(const char*)next + t * bytes, 64 / tiles},
+                        panel * int64_t(sizeof(bf16)),
+                        &widening,
+                        (vectors * kPairsAhead + pairs - 1) / pairs};
+    if (t == 0)
+      multiply_widening_tile<first, NR>(a, w, panel, wide, pairs, c, ldc, accumulate, beside);
+    else
+      multiply_wide_rows<most, NR>(end - row, a + row * kWideK, wide, pairs, c + row * ldc, ldc, accumulate, beside);
+    widening.whole(widening.rows - (rows - after));
+    row = end, end = after;
   }
 }
 
-// Many rows without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, and
-// blocks of panels once for all rows. A block fetches the next one of its panels; the last fetches the first one of
-// panels as far on as there are, which their worker will likely multiply next, or of its own again for more rows.
-// Activations of the next block are fetched by all panels, each its share: a few lines of every row, which no processor
-// fetches ahead.
+// Many rows without instructions for pairs of bfloat16: blocks of rows and k are widened once for all panels, beside
+// the products with the first of these, and blocks of panels once for all rows. A block fetches the next one of its
+// panels; the last fetches the first one of panels as far on as there are, which their worker will likely multiply
+// next, or of its own again for more rows. Activations of the next block are fetched by all panels, each its share: a
+// few lines of every row, which no processor fetches ahead.
 inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int64_t panel, int k, int npanels, float* c,
                           int64_t ldc, bool accumulate) {
   alignas(64) float wide[kWideRows * kWideK];
@@ -154,10 +205,8 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
     const int rows = height + (b < taller);
     for (int k0 = 0; k0 < k; k0 += kWideK) {
       const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
-      for (int i = 0; i < rows; i++) {
-        const bf16* from = a + (row + i) * lda + k0;
-        widen_pairs<kWideK>(from, depth / 2, wide + i * kWideK, from + (i + kRowsAhead < rows ? kRowsAhead * lda : 0));
-      }
+      Widening widening{a + row * lda + k0, lda, depth / 2, wide, rows};
+      if (!kWidensBeside || depth / 2 % kLanes != 0) widening.whole(rows);
       const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
       const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
       const int upcoming_k = more_k ? k - k0 - depth : more_rows ? k : 0;
@@ -171,7 +220,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
         const int left_k = (upcoming_k < kWideK ? upcoming_k : kWideK) - fetched;
         const UpcomingRows rows_ahead{upcoming + fetched, lda, left_k < share ? left_k : share};
         const auto take = [&]<int NR>() {
-          multiply_wide_panels<NR>(wide, rows, from, panel, depth, to, ldc, add, next, rows_ahead);
+          multiply_wide_panels<NR>(wide, rows, widening, from, panel, depth, to, ldc, add, next, rows_ahead);
           p += NR;
         };
         if constexpr (kWidePanels == 3) {
