@@ -2,9 +2,12 @@
 
 import { createHash } from "node:crypto";
 import { lstatSync, readdirSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { join, sep } from "node:path";
 import { ModelFileError } from "../errors.js";
+import { type FileStamp, fileStamp } from "../fileStamp.js";
 import { openRegularFile, readNext, readRegularFile } from "../regularFile.js";
+import { PRIVATE_FILE } from "./homeFolder.js";
 
 export const META_FILE = "meta.json";
 
@@ -24,17 +27,56 @@ export async function folderChecksums(folder: string): Promise<Checksums> {
   return sums;
 }
 
-/** @throws ModelFileError when it is no regular file, or cannot be read. */
-async function checksum(file: string): Promise<string> {
+/**
+ * `known`: of a file that is still as this process has read or written it before, that is enough.
+ * @throws ModelFileError when it is no regular file, or cannot be read.
+ */
+async function checksum(file: string, known = false): Promise<string> {
   const hash = createHash("sha256");
   const handle = await openRegularFile(file);
   try {
+    const before = await stampOf(handle);
+    const sum = known ? knownSums.get(before.text) : undefined;
+    if (sum !== undefined) return sum;
     const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
     for (;;) {
       const read = await readNext(handle, file, chunk);
-      if (read === 0) return hash.digest("hex");
+      if (read === 0) break;
       hash.update(chunk.subarray(0, read));
     }
+    const found = hash.digest("hex");
+    if (before.isSettled && (await stampOf(handle)).text === before.text) remember(before, found);
+    return found;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Sums of files by their stamps, the oldest first: of the checkpoints that jobs go on from. */
+const knownSums = new Map<string, string>();
+const MAX_KNOWN = 256;
+
+function remember({ text }: FileStamp, sum: string): void {
+  knownSums.delete(text);
+  knownSums.set(text, sum);
+  if (knownSums.size > MAX_KNOWN) knownSums.delete(knownSums.keys().next().value!);
+}
+
+const stampOf = async (handle: FileHandle) => fileStamp(await handle.stat({ bigint: true }));
+
+/** Writes a new file, which is not flushed; each piece is good until the next one is asked for. @returns its sum. */
+export async function writeSummed(file: string, pieces: Iterable<Uint8Array>): Promise<string> {
+  const hash = createHash("sha256");
+  const handle = await open(file, "wx", PRIVATE_FILE);
+  try {
+    for (const piece of pieces) {
+      const writing = handle.appendFile(piece);
+      hash.update(piece);
+      await writing;
+    }
+    const sum = hash.digest("hex");
+    remember(await stampOf(handle), sum);
+    return sum;
   } finally {
     await handle.close();
   }
@@ -42,15 +84,19 @@ async function checksum(file: string): Promise<string> {
 
 /**
  * Compares the files of a checkpoint with the sums in its `meta.json`: all of which there are sums, or those `named`. A
- * checkpoint without sums (made by an earlier version) passes if its `meta.json` can be read.
+ * checkpoint without sums (made by an earlier version) passes if its `meta.json` can be read. `known`: files that are
+ * still as this process has read or written them before are not read again.
  * @throws ModelFileError with code "file_damaged" for the first file that is missing or has changed.
  */
-export async function verifyChecksums(folder: string, named?: readonly string[]): Promise<void> {
+export async function verifyChecksums(
+  folder: string,
+  { named, known = false }: { named?: readonly string[]; known?: boolean } = {},
+): Promise<void> {
   const detail = { code: "file_damaged", hint: "put the file back from a backup of the home" };
   for (const [name, sum] of Object.entries(await recordedChecksums(folder))) {
     if (named && !named.includes(name)) continue;
     const file = join(folder, name);
-    if ((await checksum(file)) !== sum) {
+    if ((await checksum(file, known)) !== sum) {
       throw new ModelFileError(file, "is damaged: it is not what was written", detail);
     }
   }

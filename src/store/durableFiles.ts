@@ -1,5 +1,5 @@
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
-import { chmod, open, readdir, rename, rm } from "node:fs/promises";
+import { chmod, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { throwingFileErrors } from "../fileErrors.js";
@@ -25,7 +25,8 @@ export async function flushTree(folder: string, { isPrivate = false } = {}): Pro
     if (entry.isDirectory()) {
       await flushTree(path, { isPrivate });
     } else {
-      if (isPrivate) await chmod(path, PRIVATE_FILE);
+      // Setting what it has already would count as a change.
+      if (isPrivate && ((await stat(path)).mode & 0o777) !== PRIVATE_FILE) await chmod(path, PRIVATE_FILE);
       await flush(path, false);
     }
   }

@@ -7,8 +7,8 @@ import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingFileErrors } from "../fileErrors.js";
 import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
-import { type Checksums, folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
-import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "../weights/adapterFolder.js";
+import { type Checksums, META_FILE, verifyChecksums, writeSummed } from "../store/checksums.js";
+import { adapterFiles, readAdapterFolder, withLeftOutLayers } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
@@ -131,9 +131,11 @@ export const writeCheckpoint = throwingFileErrors(
     base: TrainingBase,
     origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
   ): Promise<void> => {
-    await writeAdapterFolder(folder, state.spec, state.values, base.id);
     const { optimizer, kept } = state;
-    if (optimizer && !kept) await writeFile(join(folder, OPTIMIZER_FILE), optimizerFile(optimizer));
+    const files = adapterFiles(state.spec, state.values, base.id);
+    if (optimizer && !kept) files.push([OPTIMIZER_FILE, optimizerFile(optimizer)]);
+    const sums: Checksums = {};
+    for (const [name, pieces] of files) sums[name] = await writeSummed(join(folder, name), pieces);
     const meta: CheckpointMeta = {
       base_model: base.id,
       base_hash: base.hash,
@@ -142,7 +144,7 @@ export const writeCheckpoint = throwingFileErrors(
       ...(base.device.config.kvCache === "int8" && { kv_cache: "int8" as const }),
       ...origin,
       ...(kept ? { kept: { ...kept, objective: optimizer?.objective ?? null } } : {}),
-      sha256: await folderChecksums(folder),
+      sha256: sums,
     };
     await writeFile(join(folder, META_FILE), `${JSON.stringify(meta, null, 2)}\n`);
   },
@@ -206,7 +208,7 @@ export async function readAdapter(
       hint: "import the folder as a model of its own if its adapter is known to fit",
     });
   }
-  if (from === "checkpoint") await verifyChecksums(folder, ADAPTER_FILES);
+  if (from === "checkpoint") await verifyChecksums(folder, { named: ADAPTER_FILES, known: true });
   // What others say of states elsewhere is nothing to go on from.
   const kept = from === "checkpoint" ? readKept(meta?.object("kept") ?? null) : null;
   const adapter = await readAdapterFolder(folder, base.device.config);
@@ -243,7 +245,7 @@ export async function readCheckpoint(folder: string, base: TrainingBase): Promis
     const optimizer = objective && { objective, steps, moment1: new Map(), moment2: new Map() };
     return { spec, values, optimizer, kept };
   }
-  await verifyChecksums(folder, [OPTIMIZER_FILE]);
+  await verifyChecksums(folder, { named: [OPTIMIZER_FILE], known: true });
   const file = join(folder, OPTIMIZER_FILE);
   return { spec, values, optimizer: existsSync(file) ? await readOptimizer(file) : null };
 }

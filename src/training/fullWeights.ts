@@ -158,10 +158,8 @@ async function startFolder(
 /** Master weights and moments as they were saved; moments of another objective are left behind. */
 async function restore(trainer: Trainer, folder: string, objective: Objective): Promise<void> {
   // Checksums are kept under names with "/", whatever this system writes.
-  await verifyChecksums(
-    folder,
-    [VALUE_FILE, ...Object.values(MOMENT_FILES)].map((file) => file.replaceAll("\\", "/")),
-  );
+  const named = [VALUE_FILE, ...Object.values(MOMENT_FILES)].map((file) => file.replaceAll("\\", "/"));
+  await verifyChecksums(folder, { named, known: true });
   await trainer.write("value", (await readSafetensors(join(folder, VALUE_FILE))).tensors);
   const meta = await JsonFields.read(join(folder, META_FILE));
   const steps = meta.number("steps", 0, Number.MAX_SAFE_INTEGER);

@@ -8,7 +8,7 @@ import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } f
 import { modulesOf } from "./adapterModules.js";
 import { towerNamed } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
-import { readSafetensors, writeSafetensors, writeWhole } from "./safetensors.js";
+import { readSafetensors, safetensorsPieces, writeWhole } from "./safetensors.js";
 
 const CONFIG_FILE = "adapter_config.json";
 const TENSOR_FILE = "adapter_model.safetensors";
@@ -215,6 +215,18 @@ export async function writeAdapterFolder(
   baseModel: string,
   baseType = "",
 ): Promise<void> {
+  for (const [name, pieces] of adapterFiles(spec, tensors, baseModel, baseType)) {
+    await writeWhole(join(folder, name), pieces);
+  }
+}
+
+/** Names and contents, as `safetensorsPieces` gives these. */
+export function adapterFiles(
+  spec: AdapterSpec,
+  tensors: NamedTensors,
+  baseModel: string,
+  baseType = "",
+): [name: string, pieces: Iterable<Uint8Array>][] {
   const isInWhole = towerNamed(baseType)?.isWhole ?? false;
   const config = {
     peft_type: "LORA",
@@ -235,8 +247,10 @@ export async function writeAdapterFolder(
     use_dora: false,
   };
   const named = isInWhole ? new Map([...tensors].map(([name, tensor]) => [nameInWhole(name), tensor])) : tensors;
-  await writeSafetensors(join(folder, TENSOR_FILE), named, { format: "pt" });
-  await writeWhole(join(folder, CONFIG_FILE), `${JSON.stringify(config, null, 2)}\n`);
+  return [
+    [TENSOR_FILE, safetensorsPieces(named, { format: "pt" })],
+    [CONFIG_FILE, [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)]],
+  ];
 }
 
 const nameInWhole = (name: string) => name.replace("base_model.model.model.", "base_model.model.model.language_model.");

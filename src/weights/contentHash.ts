@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { type FileHandle, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ModelFileError } from "../errors.js";
+import { fileStamp } from "../fileStamp.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 
 /** A text, and the part of a file that comes after it. */
@@ -53,17 +54,13 @@ export function contentHash(content: Iterable<Content>): ContentHash {
 
 const REST_PER_WORK = 3;
 
-/** Clocks of file systems move in steps. */
-const SETTLED_AFTER_MS = 2000;
-
 async function stampOf(parts: readonly Content[]): Promise<string | null> {
-  const settled = BigInt(Date.now() - SETTLED_AFTER_MS);
   const hash = createHash("sha256").update(JSON.stringify(parts));
   for (const file of new Set(parts.map(({ file }) => file))) {
     const status = await stat(file, { bigint: true }).catch(() => null);
-    if (status === null || status.mtimeMs > settled || status.ctimeMs > settled) return null;
-    const { dev, ino, size, mtimeNs, ctimeNs } = status;
-    hash.update([dev, ino, size, mtimeNs, ctimeNs].join(" "));
+    const stamp = status && fileStamp(status);
+    if (!stamp?.isSettled) return null;
+    hash.update(stamp.text);
   }
   return hash.digest("hex");
 }

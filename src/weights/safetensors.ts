@@ -13,6 +13,8 @@ const ALIGNMENT = 8;
 
 /** What is read or written at once of tensors that are smaller: an adapter has hundreds of a few kilobytes. */
 const AT_ONCE = 2 ** 20;
+/** Such pieces of a file that are read at one time. */
+const READ_AT_ONCE = 3;
 
 /**
  * `check` sees what there is before anything of it is read, and throws for what is not wanted.
@@ -27,7 +29,12 @@ export async function readSafetensors(
   const handle = await openRegularFile(file);
   try {
     const read = new Map<string, Float32Array>();
-    for (const run of runsOf(file, header.tensors)) await readRun(handle, file, run, read);
+    const { size } = await handle.stat();
+    const runs = runsOf(file, size, header.tensors).values();
+    const readRuns = async () => {
+      for (const run of runs) await readRun(handle, file, run, read);
+    };
+    await Promise.all(Array.from({ length: READ_AT_ONCE }, readRuns));
     // In the order of the header.
     const tensors: NamedTensors = new Map();
     for (const [name, { shape }] of header.tensors) tensors.set(name, { shape, data: read.get(name)! });
@@ -44,13 +51,15 @@ interface Floats {
   end: number;
 }
 
-/** Tensors that lie one behind the other in the file. */
-function runsOf(file: string, tensors: ReadonlyMap<string, StoredTensor>): Floats[][] {
+/** Tensors that lie one behind the other in the file, which has `size` bytes. */
+function runsOf(file: string, size: number, tensors: ReadonlyMap<string, StoredTensor>): Floats[][] {
   const all = [...tensors].map(([name, { dtype, offset, bytes }]): Floats => {
     if (isFloatType(dtype)) return { name, dtype, begin: offset, end: offset + bytes };
     throw new ModelFileError(file, `${name} has dtype ${dtype}; F32, BF16 and F16 can be read`, { param: name });
   });
   all.sort((a, b) => a.begin - b.begin);
+  const cut = all.find(({ end }) => end > size);
+  if (cut) throw endsInside(file, cut);
   const runs: Floats[][] = [];
   for (const next of all) {
     const run = runs.at(-1);
@@ -62,18 +71,18 @@ function runsOf(file: string, tensors: ReadonlyMap<string, StoredTensor>): Float
 
 async function readRun(handle: FileHandle, file: string, run: Floats[], to: Map<string, Float32Array>): Promise<void> {
   const { begin } = run[0]!;
-  const bytes = new Uint8Array(run.at(-1)!.end - begin);
-  if (!(await readAt(handle, bytes, begin))) {
-    const { size } = await handle.stat();
-    const { name } = run.find(({ end }) => end > size) ?? run.at(-1)!;
-    throw new ModelFileError(file, `ends inside ${name}`, { param: name });
-  }
+  // Not zeroed before it is filled.
+  const { buffer, byteOffset, byteLength } = Buffer.allocUnsafeSlow(run.at(-1)!.end - begin);
+  const bytes = new Uint8Array(buffer, byteOffset, byteLength);
+  if (!(await readAt(handle, bytes, begin))) throw endsInside(file, run.at(-1)!);
   for (const { name, dtype, ...at } of run) {
     const raw = bytes.subarray(at.begin - begin, at.end - begin);
     // Behind one of half the width it may not be aligned.
     to.set(name, widen(dtype, raw.byteOffset % 4 === 0 ? raw : raw.slice()));
   }
 }
+
+const endsInside = (file: string, { name }: Floats) => new ModelFileError(file, `ends inside ${name}`, { param: name });
 
 /** What stands before the tensors of a file, whose data follows in this order without gaps. */
 export function safetensorsHeader(
