@@ -121,7 +121,8 @@ export interface EngineOptions {
   /**
    * Refuse base models whose weights are not those that the home first saw under their names, and read all of them to know;
    * default false: say so in the log, soon after opening where their files look as they did when they were last read.
-   * Checkpoints are always compared with what was written.
+   * Checkpoints are always compared with what was written, by each process when it first reads them and when their files
+   * have changed since.
    */
   verify?: boolean;
   /** How tool calls are read from a model's text; default "auto": from its chat template. */
