@@ -8,13 +8,13 @@
  * beside a job that trains all the while, the two by turns; and how many tokens the job trained meanwhile. `tiny` is the
  * embedded model; the other shapes are random weights (modelShapes.ts) behind its tokenizer.
  */
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { Engine, type Model } from "../src/index.js";
-import { randomFolder } from "./modelShapes.js";
+import { LETTERS, sentence, servedFolder } from "./servedShapes.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -26,18 +26,6 @@ const { values: options } = parseArgs({
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
 });
-const tiny = new URL("../models/tiny/", import.meta.url).pathname;
-const words = "planet garden river candle monkey silver bridge pepper window tiger".split(" ");
-const sentence = (seed: number, length: number): string =>
-  Array.from({ length }, (_, i) => words[(seed * 7 + i * 3 + ((seed * i) >> 2)) % words.length]).join(" ");
-
-function folderOf(shape: string): string {
-  if (shape === "tiny") return tiny;
-  const folder = randomFolder(options.folder, shape);
-  for (const file of ["tokenizer.json", "tokenizer_config.json"]) copyFileSync(join(tiny, file), join(folder, file));
-  return folder;
-}
-
 /** Milliseconds between the tokens of one streamed chat of `tokens` tokens. */
 async function gaps(engine: Engine, tokens: number): Promise<number[]> {
   const found: number[] = [];
@@ -47,7 +35,7 @@ async function gaps(engine: Engine, tokens: number): Promise<number[]> {
     stream: true,
     max_tokens: tokens,
     min_tokens: tokens,
-    allowed_token_ids: Array.from({ length: 60 }, (_, i) => 40 + i),
+    allowed_token_ids: LETTERS,
     logprobs: true,
   });
   for await (const chunk of stream) {
@@ -105,7 +93,7 @@ for (const shape of options.shape) {
   const home = mkdtempSync(join(tmpdir(), "latency-"));
   const engine = await Engine.open({
     home,
-    models: [folderOf(shape)],
+    models: [servedFolder(options.folder, shape)],
     contextLength: 2048,
     speculation: "none",
     ...(options.threads ? { threads: Number(options.threads) } : {}),

@@ -13,7 +13,6 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { QUANTIZATIONS } from "../src/modelChoices.js";
 import { openRuntime } from "../src/runtime/runtime.js";
 import { accumulateGradient } from "../src/training/forwardBackward.js";
 import { crossEntropyLoss } from "../src/training/losses.js";
@@ -23,6 +22,7 @@ import { openWeightFiles } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { resetPeak, residentMemory } from "../test/native/residentMemory.js";
 import { DecodeBatch, openContexts, pagesFor, spreadRows, statesFor } from "./decodeBatch.js";
+import { quantizationOf } from "./quantizeOption.js";
 
 /** Milliseconds in which what was closed gives its memory back. */
 const GIVING_BACK = 500;
@@ -63,9 +63,7 @@ async function measure(what: string, body: () => Promise<{ told: number }>): Pro
   );
 }
 
-const quantization = QUANTIZATIONS.find((name) => name === options.quantize);
-if (quantization !== options.quantize)
-  throw new RangeError(`--quantize ${options.quantize}: is none of ${QUANTIZATIONS}`);
+const quantization = quantizationOf(options.quantize);
 const [sequences, context] = counts("decode");
 const [count, length] = counts("rows");
 

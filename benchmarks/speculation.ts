@@ -11,12 +11,12 @@
 import { parseArgs } from "node:util";
 import { MAX_DRAFT_ROWS } from "../src/inference/sequence.js";
 import { type DeviceModel, openRuntime } from "../src/runtime/runtime.js";
-import type { Quantization } from "../src/types/options.js";
 import { openWeightFiles } from "../src/weights/index.js";
 import { formatsByMatrix } from "../src/weights/quantizeFormats.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { openContexts, pagesFor, plainRow, spreadTokens, statesFor } from "./decodeBatch.js";
 import { randomFolder } from "./modelShapes.js";
+import { quantizationOf } from "./quantizeOption.js";
 import { median } from "./speed/report.js";
 
 const { values } = parseArgs({
@@ -41,7 +41,8 @@ const maxDrafts = Math.max(0, Math.floor(MAX_DRAFT_ROWS / sequences) - 1);
 const FIRST = 77;
 
 const { config: spec, tensors } = await openWeightFiles(values.model ?? randomFolder(values.folder!, values.shape!));
-const config = values.quantize ? { ...spec, quantized: formatsByMatrix(spec, values.quantize as Quantization) } : spec;
+const quantization = quantizationOf(values.quantize);
+const config = quantization ? { ...spec, quantized: formatsByMatrix(spec, quantization) } : spec;
 const kvPages = pagesFor(sequences, context, outputs + 64);
 const recurrentStates = statesFor(sequences);
 const model: DeviceModel = await openRuntime().load({ config, tensors, dtype: "bfloat16", kvPages, recurrentStates });

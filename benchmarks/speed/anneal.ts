@@ -1,6 +1,5 @@
 /** anneal's compute core as a program that is measured: `anneal.ts FOLDER|FILE.gguf THREADS DEVICE CAP [--kernels SET] [--quantize HOW]`. */
 import { parseArgs } from "node:util";
-import { QUANTIZATIONS } from "../../src/modelChoices.js";
 import { openRuntime, type Trainer, type TrainRow } from "../../src/runtime/runtime.js";
 import { accumulateGradient } from "../../src/training/forwardBackward.js";
 import { crossEntropyLoss } from "../../src/training/losses.js";
@@ -20,6 +19,7 @@ import {
   statesFor,
   tableOf,
 } from "../decodeBatch.js";
+import { quantizationOf } from "../quantizeOption.js";
 import { serve } from "./program.js";
 import { type DecodeWork, type LoraWork, type PrefillWork, type RlWork, type Work, workloadsOf } from "./workloads.js";
 
@@ -36,9 +36,7 @@ const { values: options, positionals } = parseArgs({
 });
 const [path, threads, device = "cpu", cap] = positionals;
 const runtime = openRuntime({ threads: Number(threads), device });
-const quantization = QUANTIZATIONS.find((name) => name === options.quantize);
-if (quantization !== options.quantize)
-  throw new RangeError(`--quantize ${options.quantize}: is none of ${QUANTIZATIONS}`);
+const quantization = quantizationOf(options.quantize);
 const { config, tensors } = await openWeightFiles(path!, quantization);
 const works = Object.values(workloadsOf(device, Number(cap ?? Number.POSITIVE_INFINITY)));
 const wanted = works.map((work) => {

@@ -8,43 +8,18 @@
 #include "products.h"
 
 namespace anneal::cpu {
-namespace {
-
-// A vector is one row.
-int64_t stored_rows(const TensorShape& t) { return t.cols ? t.rows : 1; }
-int64_t stored_elements(const TensorShape& t) { return stored_rows(t) * padded(t.cols ? t.cols : t.rows); }
-
-}  // namespace
-
-void Parameters::take(int64_t elements) {
-  Memory& memory = memory_.emplace_back(Memory{elements, 0, {}, {}, {}, {}, {}});
-  for (Buffer* b : {&memory.value, &memory.gradient, &memory.moment1, &memory.moment2})
-    b->reserve(elements * sizeof(float));
-}
-
 int Parameters::add(TensorShape t, bool decay) {
-  const int64_t rows = stored_rows(t), cols = t.cols ? t.cols : t.rows, size = stored_elements(t);
-  if (memory_.empty() || memory_.back().size - memory_.back().used < size) take(size);
-  Memory& memory = memory_.back();
-  const auto place = [&](const Buffer& b) { return b.floats() + memory.used; };
-  Parameter p{rows,
-              cols,
-              padded(cols),
-              decay,
-              place(memory.value),
-              place(memory.gradient),
-              place(memory.moment1),
-              place(memory.moment2),
-              nullptr};
-  memory.used += size;
+  const int64_t rows = t.cols ? t.rows : 1, cols = t.cols ? t.cols : t.rows;
   tensors_.push_back(std::move(t));
+  Parameter p{rows, cols, padded(cols), decay, {}, {}, {}, {}, {}};
+  for (Buffer* b : {&p.value, &p.gradient, &p.moment1, &p.moment2}) b->reserve(p.size() * sizeof(float));
   for (int64_t from = 0; from < p.size(); from += kPiece)
     pieces_.push_back({int(parameters_.size()), from, std::min(kPiece, p.size() - from)});
-  parameters_.push_back(p);
+  parameters_.push_back(std::move(p));
   return int(parameters_.size()) - 1;
 }
 
-float* Parameters::part(const Parameter& p, Part which) {
+const Buffer& Parameters::part(const Parameter& p, Part which) const {
   switch (which) {
     case Part::value: return p.value;
     case Part::gradient: return p.gradient;
@@ -62,37 +37,28 @@ void Parameters::read(int tensor, Part which, std::span<float> to) const {
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
     for (int r = row; r < row + count; r++)
-      std::memcpy(&to[r * p.cols], part(p, which) + r * p.ld, p.cols * sizeof(float));
+      std::memcpy(&to[r * p.cols], part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
   });
 }
 
 void Parameters::write(int tensor, Part which, std::span<const float> from) {
   const Parameter& p = parameters_[tensor];
-  float* const to = part(p, which);
   Team team(pool_);
   each_rows(team, int(p.rows), int(p.cols), [&](int row, int count, int) {
-    for (int r = row; r < row + count; r++) std::memcpy(to + r * p.ld, &from[r * p.cols], p.cols * sizeof(float));
+    for (int r = row; r < row + count; r++)
+      std::memcpy(part(p, which).floats() + r * p.ld, &from[r * p.cols], p.cols * sizeof(float));
   });
 }
 
 ModelGradients Parameters::wanted() const {
-  return gradients([&](int i) { return Matrix{parameters_[i].gradient, parameters_[i].ld}; });
-}
-
-void Parameters::take_pending() {
-  size_t next = 0;
-  for (Memory& memory : memory_) {
-    memory.pending.reserve(memory.size * sizeof(float));
-    float* at = memory.pending.floats();
-    for (const float* const end = at + memory.used; at < end; at += parameters_[next++].size())
-      parameters_[next].pending = at;
-  }
+  return gradients([&](int i) { return Matrix{parameters_[i].gradient.floats(), parameters_[i].ld}; });
 }
 
 bool Parameters::begin(ModelGradients& destination) {
   pending_ = gradient_ == Gradient::present;
-  if (pending_) take_pending();
-  const auto place = [&](const Parameter& p) { return pending_ ? p.pending : p.gradient; };
+  if (pending_)
+    for (Parameter& p : parameters_) p.pending.reserve(p.size() * sizeof(float));
+  const auto place = [&](Parameter& p) { return (pending_ ? p.pending : p.gradient).floats(); };
   if (gradient_ != Gradient::zeros && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
         std::memset(place(parameters_[i]) + from, 0, count * sizeof(float));
       }))
@@ -105,11 +71,10 @@ bool Parameters::begin(ModelGradients& destination) {
 bool Parameters::commit() {
   if (pending_) {
     if (!each_piece([&](int64_t, int i, int64_t from, int64_t count) {
-          kernels_.add(parameters_[i].pending + from, parameters_[i].gradient + from, count);
+          kernels_.add(parameters_[i].pending.floats() + from, parameters_[i].gradient.floats() + from, count);
         }))
       return false;
-    for (Memory& memory : memory_) memory.gradient.swap(memory.pending);
-    for (Parameter& p : parameters_) std::swap(p.gradient, p.pending);
+    for (Parameter& p : parameters_) p.gradient.swap(p.pending);
   }
   gradient_ = Gradient::present;
   return true;
@@ -124,12 +89,12 @@ int64_t Parameters::bytes() const {
 double Parameters::add_squares(double sum) {
   FloatMode mode;
   if (gradient_ == Gradient::dropped && !each_piece([&](int64_t, int i, int64_t from, int64_t count) {
-        std::memset(parameters_[i].gradient + from, 0, count * sizeof(float));
+        std::memset(parameters_[i].gradient.floats() + from, 0, count * sizeof(float));
       }))
     throw Aborted();
   std::vector<double> squares(pieces());
   if (!each_piece([&](int64_t piece, int i, int64_t from, int64_t count) {
-        squares[piece] = kernels_.sum_squares(parameters_[i].gradient + from, count);
+        squares[piece] = kernels_.sum_squares(parameters_[i].gradient.floats() + from, count);
       }))
     throw Aborted();
   for (double x : squares) sum += x;
@@ -149,7 +114,8 @@ void Parameters::step(const OptimizerSettings& s, double norm) {
     Parameter& p = parameters_[i];
     AdamWStep mine = step;
     if (!p.decay) mine.weight_decay = 0;
-    kernels_.adamw(p.value + from, p.gradient + from, p.moment1 + from, p.moment2 + from, count, mine);
+    kernels_.adamw(p.value.floats() + from, p.gradient.floats() + from, p.moment1.floats() + from,
+                   p.moment2.floats() + from, count, mine);
   });
   // What was aborted here is being closed: the masters go, and what was made of them last stays in use.
   if (!complete) throw Aborted();
@@ -164,9 +130,6 @@ class AdapterParameters final : public Parameters {
   AdapterParameters(const Model& m, Pool& pool, const LoraSpec& spec, uint64_t seed, const AdapterValues* values)
       : Parameters(pool, m.kernels), model_(m), spec_(spec), places_(m.spec, spec) {
     std::vector<TensorShape> tensors = adapter_tensors(m.spec, spec);
-    int64_t elements = 0;
-    for (const TensorShape& t : tensors) elements += stored_elements(t);
-    take(elements);
     auto next = tensors.begin();
     for (int l = 0; l < m.layers(); l++)
       for (int module : modules_of(m.spec.layers[l])) {
@@ -294,7 +257,8 @@ class WeightParameters final : public Parameters {
     }
     if (!team.ok()) throw Aborted();
     weights.swap_panels(kernels_, next_);
-    for (auto& [index, to] : vectors_) std::memcpy(to->data(), parameters_[index].value, to->size() * sizeof(float));
+    for (auto& [index, to] : vectors_)
+      std::memcpy(to->data(), parameters_[index].value.data(), to->size() * sizeof(float));
     for (auto& [norm, adds_one] : norms_) norm->use(adds_one);
     const auto copy = [&](int index, std::vector<float>& to) {
       const Parameter& p = parameters_[index];

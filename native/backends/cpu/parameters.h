@@ -60,17 +60,14 @@ class Parameters : public backends::PartTrainable {
   struct Parameter {
     int64_t rows, cols, ld;  // as stored: vectors are one row
     bool decay;              // weight decay applies
-    float *value, *gradient, *moment1, *moment2, *pending;
+    Buffer value, gradient, pending, moment1, moment2;
     int64_t size() const { return rows * ld; }
-    Matrix values() const { return {value, ld}; }
+    Matrix values() const { return {value.floats(), ld}; }
   };
   struct Piece {
     int parameter;
     int64_t from, count;
   };
-  // Memory of the parameters that are added next, so many elements as stored. An adapter has hundreds of small ones.
-  void take(int64_t elements);
-  // With memory of its own where none is left of what was taken.
   int add(TensorShape, bool decay);
   // f(piece, parameter, first element, elements) for pieces of all parameters. The division is fixed: sums over pieces
   // do not depend on the number of workers. False if aborted.
@@ -97,15 +94,8 @@ class Parameters : public backends::PartTrainable {
   // Dropped: the gradient is zero, whatever its memory holds.
   enum class Gradient : uint8_t { zeros, dropped, present };
 
-  // Of neighbouring parameters.
-  struct Memory {
-    int64_t size, used = 0;  // elements
-    Buffer value, gradient, moment1, moment2, pending;
-  };
-  static float* part(const Parameter&, Part);
-  void take_pending();
+  const Buffer& part(const Parameter&, Part) const;
   std::function<void()> at_end_;
-  std::vector<Memory> memory_;
   std::vector<TensorShape> tensors_;
   int64_t steps_ = 0;
   Gradient gradient_ = Gradient::zeros;
