@@ -16,6 +16,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import type { Engine } from "../src/index.js";
 import { LETTERS, sentence, servedFolder } from "./servedShapes.js";
+import { median } from "./speed/report.js";
 
 const WARM_UP = 2;
 
@@ -34,13 +35,11 @@ const { values: options } = parseArgs({
     one: { type: "boolean", default: false },
   },
 });
-const [groups, completions, tokens, words, steps] = [
-  options.groups,
-  options.completions,
-  options.tokens,
-  options.words,
-  options.steps,
-].map(Number) as [number, number, number, number, number];
+const groups = Number(options.groups);
+const completions = Number(options.completions);
+const tokens = Number(options.tokens);
+const words = Number(options.words);
+const steps = Number(options.steps);
 
 interface Timing {
   milliseconds: number;
@@ -118,10 +117,10 @@ async function next(child: ChildProcess): Promise<unknown> {
   }
 }
 
-function median(timings: readonly Timing[]): string {
-  const middle = (of: (timing: Timing) => number) =>
-    timings.map(of).sort((a, b) => a - b)[Math.floor(timings.length / 2)]!;
-  return `${middle((t) => t.milliseconds).toFixed(0)} (${middle((t) => t.processors).toFixed(2)})`;
+function middle(timings: readonly Timing[]): string {
+  const milliseconds = median(timings.map((timing) => timing.milliseconds));
+  const processors = median(timings.map((timing) => timing.processors));
+  return `${milliseconds.toFixed(0)} (${processors.toFixed(2)})`;
 }
 
 async function compare(libraries: readonly string[]): Promise<void> {
@@ -144,7 +143,7 @@ async function compare(libraries: readonly string[]): Promise<void> {
   console.log("| library | rollouts, ms (processors) | job, ms (processors) |");
   console.log("|---|---|---|");
   for (const { library, child, steps: made } of served) {
-    console.log(`| ${library} | ${median(made.map((s) => s.rollouts))} | ${median(made.map((s) => s.job))} |`);
+    console.log(`| ${library} | ${middle(made.map((s) => s.rollouts))} | ${middle(made.map((s) => s.job))} |`);
     child.disconnect();
   }
 }

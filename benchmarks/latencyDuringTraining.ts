@@ -26,6 +26,7 @@ const { values: options } = parseArgs({
     folder: { type: "string", default: join(tmpdir(), "anneal-benchmarks") },
   },
 });
+
 /** Milliseconds between the tokens of one streamed chat of `tokens` tokens. */
 async function gaps(engine: Engine, tokens: number): Promise<number[]> {
   const found: number[] = [];

@@ -147,12 +147,12 @@ export async function writeSafetensors(
 }
 
 /** Temporary name, flush, rename, flush of the folder. */
-export async function writeWhole(file: string, content: Iterable<Uint8Array> | string): Promise<void> {
+export async function writeWhole(file: string, content: Iterable<Uint8Array>): Promise<void> {
   const temporary = `${file}.${process.pid}.tmp`;
   try {
     const handle = await open(temporary, "w");
     try {
-      for (const piece of typeof content === "string" ? [content] : content) await handle.appendFile(piece);
+      for (const piece of content) await handle.appendFile(piece);
       await handle.sync();
     } finally {
       await handle.close();
