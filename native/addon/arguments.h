@@ -63,8 +63,9 @@ class Argument {
   std::vector<float> floats() const;    // Float32Array, anything in it
   std::vector<float> finite_floats() const;
   std::vector<uint8_t> bytes() const;  // Uint8Array
-  std::span<uint32_t> words(
-      size_t length) const;  // a Uint32Array of that length, to be written before JavaScript runs again
+  // A Uint32Array or Float32Array of that length, to be written before JavaScript runs again.
+  std::span<uint32_t> words(size_t length) const;
+  std::span<float> numbers(size_t length) const;
   uint32_t array_length(uint32_t max) const;  // must be an Array
   const Argument& object() const;             // must be one
 
@@ -75,6 +76,8 @@ class Argument {
  private:
   template <class T> std::span<T> typed(napi_typedarray_type type, const char* name) const;
   template <class T> std::vector<T> copied(napi_typedarray_type type, const char* name) const;
+  template <class T>
+  std::span<T> place(napi_typedarray_type type, const char* name, const char* what, size_t length) const;
   Js js_;
   napi_value value_;
   Path path_;

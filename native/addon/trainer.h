@@ -21,7 +21,12 @@ class Trainer {
   napi_value zero_grad(const Arguments&);
   napi_value publish(const Arguments&);  // -> promise of the version
   napi_value read(const Arguments&);     // (part, tensor?) -> promise of named tensors
-  napi_value write(const Arguments&);    // (part, tensors, steps?) -> promise
+  napi_value hold(const Arguments&);     // -> promise
+  // (part, first tensor, count, held) -> promise of how many numbers there are for gathered()
+  napi_value gather(const Arguments&);
+  napi_value gathered(const Arguments&);  // (Float32Array of as many)
+  napi_value rest(const Arguments&);      // -> promise
+  napi_value write(const Arguments&);     // (part, tensors, steps?) -> promise
   napi_value close(const Arguments&);
 
  private:

@@ -142,6 +142,8 @@ class Trainable {
   virtual void read(int tensor, Part, std::span<float> to) const = 0;
   virtual void write(int tensor, Part, std::span<const float> from) = 0;  // after writing values call refresh()
   virtual void refresh() = 0;  // throws Aborted, with the version of before in use
+  // Nothing is asked of it for some time: the gradient goes, and of memory of passes what goes when it ends.
+  virtual void rest() { zero_grad(); }
   // Bytes that it has, or takes in steps to come: masters, gradients, moments, and a version while the next one is
   // made. 0: the device does not tell.
   virtual int64_t bytes() const { return 0; }

@@ -1,11 +1,14 @@
 #include "trainer.h"
 
+#include <algorithm>
+
 #include "../executor/pool.h"
 #include "../model/invalid_input.h"
 
 namespace anneal::training {
 
 using executor::Aborted;
+using Part = backends::Trainable::Part;
 
 namespace {
 
@@ -82,7 +85,7 @@ Trainer::Memory Trainer::memory(const std::vector<std::vector<Row>>& trained,
   return {backend_.pass_bytes(describe(trained), describe(evaluated), trainable_.get(), options), trainable_->bytes()};
 }
 
-std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part, size_t first, size_t count) const {
+std::vector<std::vector<float>> Trainer::read(Part part, size_t first, size_t count) const {
   std::vector<std::vector<float>> values;
   for (size_t i = first; i < first + count; ++i) {
     values.emplace_back(size_t(trainable_->tensors()[i].elements()));
@@ -91,9 +94,42 @@ std::vector<std::vector<float>> Trainer::read(backends::Trainable::Part part, si
   return values;
 }
 
-void Trainer::write(backends::Trainable::Part part, const std::vector<std::vector<float>>& values, int64_t steps) {
+void Trainer::gather(Part part, size_t first, size_t count, bool held, std::vector<float>& to) const {
+  const auto& tensors = trainable_->tensors();
+  size_t size = 0;
+  for (size_t i = first; i < first + count; ++i) size += size_t(tensors[i].elements());
+  to.resize(size);
+  auto place = to.begin();
+  for (size_t i = first; i < first + count; ++i) {
+    const std::span<float> values(place, size_t(tensors[i].elements()));
+    if (held)
+      std::copy_n(held_.at(part)[i].begin(), values.size(), place);
+    else
+      trainable_->read(int(i), part, values);
+    place += int64_t(values.size());
+  }
+}
+
+void Trainer::hold() {
+  const auto& tensors = trainable_->tensors();
+  for (const Part part : {Part::value, Part::moment1, Part::moment2}) {
+    auto& held = held_[part];
+    held.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      held[i].resize(size_t(tensors[i].elements()));
+      trainable_->read(int(i), part, held[i]);
+    }
+  }
+}
+
+void Trainer::rest() {
+  held_.clear();
+  trainable_->rest();
+}
+
+void Trainer::write(Part part, const std::vector<std::vector<float>>& values, int64_t steps) {
   for (size_t i = 0; i < values.size(); ++i) trainable_->write(int(i), part, values[i]);
-  if (part == backends::Trainable::Part::value) trainable_->refresh();
+  if (part == Part::value) trainable_->refresh();
   if (steps >= 0) trainable_->set_steps(steps);
 }
 

@@ -1,5 +1,6 @@
 // An open trainer: something trainable, and the passes over rows for it.
 #pragma once
+#include <map>
 #include <memory>
 
 #include "rows.h"
@@ -53,6 +54,12 @@ class Trainer {
 
   // Of `count` tensors from one on, row-major.
   std::vector<std::vector<float>> read(backends::Trainable::Part, size_t first, size_t count) const;
+  // The same one behind the other, in place of what `to` holds. `held`: as hold() found them.
+  void gather(backends::Trainable::Part, size_t first, size_t count, bool held, std::vector<float>& to) const;
+  // Keeps a copy of the values and moments for gather(), until it is called again, or rest().
+  void hold();
+  // Nothing follows for some time: memory goes that is not needed to go on.
+  void rest();
   // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.
   void write(backends::Trainable::Part, const std::vector<std::vector<float>>&, int64_t steps);
 
@@ -63,6 +70,7 @@ class Trainer {
                                            const backends::PassOptions&);
   backends::Backend& backend_;
   std::unique_ptr<backends::Trainable> trainable_;
+  std::map<backends::Trainable::Part, std::vector<std::vector<float>>> held_;
 };
 
 }  // namespace anneal::training

@@ -66,6 +66,11 @@ export interface NativeTrainer {
   zeroGrad(): Promise<void>;
   publish(): Promise<number>;
   read(part: string, tensor?: string): Promise<NativeTensor[]>;
+  hold(): Promise<void>;
+  /** Of `count` tensors from one on, for `gathered`: how many numbers they have. */
+  gather(part: string, first: number, count: number, held: boolean): Promise<number>;
+  gathered(to: Float32Array): void;
+  rest(): Promise<void>;
   write(part: string, tensors: NativeTensor[], steps?: number): Promise<void>;
   close(): void;
 }

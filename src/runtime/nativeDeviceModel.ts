@@ -12,6 +12,8 @@ import type { AdapterSpec, NamedTensors, Trainer } from "./trainer.js";
 
 /** Of each number that is trained: master, gradient, gradient of the open pass and two moments, float32. */
 const MASTER_BYTES = 20;
+/** A trainer may rest that takes no more of what the device has left. */
+const RESTING_SHARE = 1 / 4;
 const computeBytes = (dtype: ElementType) => (dtype === "float32" ? 4 : 2);
 
 function elementsOf(tensors: readonly { shape: number[] }[]): number {
@@ -106,31 +108,37 @@ export class NativeDeviceModel implements DeviceModel {
   }
 
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {
-    this.#require("training the adapter", this.adapterTrainingBytes(spec), "adapter");
+    const bytes = this.adapterTrainingBytes(spec);
+    this.#require("training the adapter", bytes, "adapter");
     const tensors = options.tensors ? tensorList(options.tensors) : null;
-    return this.#train(() => this.#native.trainAdapter(spec, options.seed, tensors));
+    return this.#train(bytes, () => this.#native.trainAdapter(spec, options.seed, tensors));
   }
 
   async trainWeights(): Promise<Trainer> {
-    this.#require("training all weights", weightTrainingBytes(this.config, this.dtype), "model");
-    return this.#train(() => this.#native.trainWeights());
+    const bytes = weightTrainingBytes(this.config, this.dtype);
+    this.#require("training all weights", bytes, "model");
+    return this.#train(bytes, () => this.#native.trainWeights());
   }
 
   keepTrainingMemory(milliseconds: number): void {
     this.#keptFor = milliseconds;
   }
 
-  async #train(open: () => Promise<NativeTrainer>): Promise<Trainer> {
+  async #train(bytes: number, open: () => Promise<NativeTrainer>): Promise<Trainer> {
+    const begin = () => {
+      clearTimeout(this.#givingBack);
+      this.#trainers += 1;
+      if (this.#keptFor > 0) this.#native.keepTrainingMemory(true);
+    };
     const end = () => {
       this.#trainers -= 1;
       if (this.#trainers > 0 || this.#keptFor === 0) return;
       this.#givingBack = setTimeout(() => this.#native.keepTrainingMemory(false), this.#keptFor).unref();
     };
-    clearTimeout(this.#givingBack);
-    this.#trainers += 1;
+    const mayRest = () => this.#keptFor > 0 && bytes <= nativeAddon().availableMemory(this.device) * RESTING_SHARE;
+    begin();
     try {
-      if (this.#keptFor > 0) this.#native.keepTrainingMemory(true);
-      return new NativeDeviceTrainer(await open(), end);
+      return new NativeDeviceTrainer(await open(), { begin, end, mayRest });
     } catch (error) {
       end();
       throw error;

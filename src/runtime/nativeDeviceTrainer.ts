@@ -1,18 +1,45 @@
 // Training on this machine's processors.
 
-import { once } from "../semaphore.js";
+import { elementCount } from "../elementCount.js";
 import { cancellable } from "./cancellation.js";
 import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
 import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./trainer.js";
 
+/** Floats that are taken from the native side at once of tensors that are smaller. */
+const AT_ONCE = 2 ** 18;
+
+/** How a device counts those that are at work. */
+export interface TrainerUse {
+  begin(): void;
+  end(): void;
+  mayRest(): boolean;
+}
+
 export class NativeDeviceTrainer implements Trainer {
   readonly #native: NativeTrainer;
-  readonly #closed: () => void;
+  readonly #use: TrainerUse;
+  #isAtWork = true;
 
-  /** `closed` is called when it is, once. */
-  constructor(native: NativeTrainer, closed: () => void) {
+  readonly here = {
+    hold: () => this.#native.hold(),
+    pieces: (part: "value" | "moment1" | "moment2", held = false) => this.#pieces(part, held),
+    rest: async () => {
+      if (!this.#use.mayRest()) return false;
+      await this.#native.rest();
+      this.#end();
+      return true;
+    },
+    resume: () => {
+      if (this.#isAtWork) return;
+      this.#use.begin();
+      this.#isAtWork = true;
+    },
+  };
+
+  /** `use`: has begun. */
+  constructor(native: NativeTrainer, use: TrainerUse) {
     this.#native = native;
-    this.#closed = once(closed);
+    this.#use = use;
   }
 
   get steps(): number {
@@ -70,8 +97,57 @@ export class NativeDeviceTrainer implements Trainer {
 
   close(): void {
     this.#native.close();
-    this.#closed();
+    this.#end();
   }
+
+  #end(): void {
+    if (!this.#isAtWork) return;
+    this.#isAtWork = false;
+    this.#use.end();
+  }
+
+  async *#pieces(part: string, held: boolean): AsyncGenerator<Uint8Array> {
+    const runs = inRuns(this.tensors().map(({ shape }) => elementCount(shape)));
+    const room = new Float32Array(Math.max(0, ...runs.map(({ floats }) => floats)));
+    const gather = (run: Run | undefined) => {
+      const gathering = run && this.#native.gather(part, run.first, run.count, held);
+      // Told where it is waited for.
+      gathering?.catch(() => undefined);
+      return gathering;
+    };
+    let next = gather(runs[0]);
+    try {
+      for (const [r, { floats }] of runs.entries()) {
+        await next;
+        const piece = room.subarray(0, floats);
+        this.#native.gathered(piece);
+        // While this one is written.
+        next = gather(runs[r + 1]);
+        yield new Uint8Array(piece.buffer, 0, piece.byteLength);
+      }
+    } finally {
+      await next?.catch(() => undefined);
+    }
+  }
+}
+
+/** Tensors that follow one another, from `first` on. */
+interface Run {
+  first: number;
+  count: number;
+  floats: number;
+}
+
+function inRuns(sizes: readonly number[]): Run[] {
+  const runs: Run[] = [];
+  for (const [first, size] of sizes.entries()) {
+    const run = runs.at(-1);
+    if (run && run.floats + size <= AT_ONCE) {
+      run.count += 1;
+      run.floats += size;
+    } else runs.push({ first, count: 1, floats: size });
+  }
+  return runs;
 }
 
 class NativeTrainPass implements TrainPass {

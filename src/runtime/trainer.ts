@@ -47,8 +47,27 @@ export interface PassResult {
   entropies: Float32Array[];
 }
 
+/** What only a trainer in this process can do. */
+export interface ResidentTrainer {
+  /** Keeps a copy of values and moments for `pieces`, in place of the one before. */
+  hold(): Promise<void>;
+  /**
+   * The bytes of a part's tensors as float32, in the order of `tensors()`, one stream at a time; each piece is good until the
+   * next one is asked for. `held`: as `hold` found them.
+   */
+  pieces(part: "value" | "moment1" | "moment2", held?: boolean): AsyncIterable<Uint8Array>;
+  /**
+   * Nothing is asked of the trainer until `resume`: the gradient goes, and memory of passes as when it is closed. False: the
+   * device has not so much left that its weights should stay; then it is to be closed.
+   */
+  rest(): Promise<boolean>;
+  resume(): void;
+}
+
 export interface Trainer {
   readonly steps: number;
+  /** Absent: it is elsewhere. */
+  readonly here?: ResidentTrainer;
   /**
    * Of a trainer elsewhere: has its weights and moments kept there, or goes back to what is kept. Such a trainer's moments are
    * not read or written.

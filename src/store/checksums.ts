@@ -65,11 +65,14 @@ function remember({ text }: FileStamp, sum: string): void {
 const stampOf = async (handle: FileHandle) => fileStamp(await handle.stat({ bigint: true }));
 
 /** Writes a new file, which is not flushed; each piece is good until the next one is asked for. @returns its sum. */
-export async function writeSummed(file: string, pieces: Iterable<Uint8Array>): Promise<string> {
+export async function writeSummed(
+  file: string,
+  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<string> {
   const hash = createHash("sha256");
   const handle = await open(file, "wx", PRIVATE_FILE);
   try {
-    for (const piece of pieces) {
+    for await (const piece of pieces) {
       const writing = handle.appendFile(piece);
       hash.update(piece);
       await writing;

@@ -3,7 +3,7 @@
 import { ModelFileError, NotFoundError } from "../errors.js";
 import type { Store } from "../store/store.js";
 import type { Checkpoint } from "../types/models.js";
-import { captureState, openTrainer, readCheckpoint } from "./checkpointFiles.js";
+import { readCheckpoint, stateOf } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { describeCheckpoint } from "./describeCheckpoint.js";
 import type { TrainingHost } from "./host.js";
@@ -22,10 +22,10 @@ export async function openAdapterWeights(
   const latest = store.checkpoints.latest(modelId);
   if (latest === null) throw modelDeleted(modelId);
   const base = await host.base(modelId);
-  const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
-  const state = await whileModelIsThere(store, modelId, reading);
-  const { spec } = state;
-  const { trainer, close } = await openTrainer(host, base, state, objective);
+  const folder = store.files.checkpointFolder(modelId, latest.step);
+  const open = async () =>
+    host.trainers.open(base, await whileModelIsThere(store, modelId, readCheckpoint(folder, base)), objective);
+  const { spec, trainer, close } = (await host.trainers.resume(base, folder, objective)) ?? (await open());
   const initialVersion = await trainer.publish().catch((error: unknown) => {
     close();
     throw error;
@@ -47,7 +47,7 @@ export async function openAdapterWeights(
         if (latest === null) throw modelDeleted(modelId);
         const step = latest.step + 1;
         const origin = { parent_step: latest.step, job_id: null };
-        const state = await captureState(trainer, spec, objective);
+        const state = await stateOf(trainer, spec, objective);
         const record = await commitCheckpoint(host, base, trainer, { modelId, step }, state, origin, () => {
           if (store.models.get(modelId) === null) throw modelDeleted(modelId);
           if (Object.keys(metrics).length > 0) store.metrics.append(modelId, step, metrics);

@@ -6,31 +6,39 @@ import { join } from "node:path";
 import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingFileErrors } from "../fileErrors.js";
-import type { AdapterSpec, DeviceModel, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
+import type { AdapterSpec, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
 import { type Checksums, META_FILE, verifyChecksums, writeSummed } from "../store/checksums.js";
 import { adapterFiles, readAdapterFolder, withLeftOutLayers } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { JsonFields } from "../weights/jsonFields.js";
-import { readSafetensors, safetensorsPieces } from "../weights/safetensors.js";
-import type { TrainingBase, TrainingHost } from "./host.js";
+import { readSafetensors, safetensorsPieces, streamed, streamOf, type TensorStream } from "../weights/safetensors.js";
 import type { Objective } from "./optimizer.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /** Everything that training goes on from. */
-export interface AdapterState {
+export interface AdapterState<Tensors = NamedTensors> {
   spec: AdapterSpec;
-  values: NamedTensors;
+  values: Tensors;
   /** null: no step has been made with this objective. */
-  optimizer: OptimizerState | null;
+  optimizer: OptimizerState<Tensors> | null;
   /** Where a device elsewhere keeps the same, moments included; `values` may then be empty. */
   kept?: KeptState | null;
 }
 
-export interface OptimizerState {
+export interface OptimizerState<Tensors = NamedTensors> {
   objective: Objective;
   steps: number;
   /** Empty where a device elsewhere keeps them. */
-  moment1: NamedTensors;
-  moment2: NamedTensors;
+  moment1: Tensors;
+  moment2: Tensors;
+}
+
+/** The same as it is written. */
+export type WrittenState = AdapterState<TensorStream>;
+
+export function toWrite({ values, optimizer, ...state }: AdapterState): WrittenState {
+  const moments = optimizer && { moment1: streamOf(optimizer.moment1), moment2: streamOf(optimizer.moment2) };
+  return { ...state, values: streamOf(values), optimizer: moments && { ...optimizer, ...moments } };
 }
 
 /** `meta.json` of a checkpoint. */
@@ -59,49 +67,32 @@ export const DEFAULT_ADAPTER: AdapterSpec = {
 };
 
 /** Any number would do; always the same, so that new models of one base begin alike. */
-const ADAPTER_SEED = 3407n;
+export const ADAPTER_SEED = 3407n;
 const OPTIMIZER_FILE = "optimizer.safetensors";
 
 /** What is read of an adapter's folder. */
 export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
 
 /**
- * A trainer that goes on from `state`; moments of another objective are left behind. `close` ends it, and gives back its memory.
- * @throws InsufficientMemoryError before memory is taken.
+ * What the trainer holds, to be written once: by whoever changes it only then, or, `held`, from a copy that stays until the
+ * next one is made. `forResuming` as of `captureState`.
  */
-export async function openTrainer(
-  host: Pick<TrainingHost, "holdAdapter">,
-  { device }: Pick<TrainingBase, "device">,
-  state: AdapterState,
+export async function stateOf(
+  trainer: Trainer,
+  spec: AdapterSpec,
   objective: Objective,
-): Promise<{ trainer: Trainer; close(): void }> {
-  const release = host.holdAdapter(device.adapterTrainingBytes(state.spec));
-  try {
-    const trainer = await restoreTrainer(device, state, objective);
-    const close = () => {
-      trainer.close();
-      release();
-    };
-    return { trainer, close };
-  } catch (error) {
-    release();
-    throw error;
-  }
+  { held = false, forResuming = false } = {},
+): Promise<WrittenState> {
+  const { here, steps } = trainer;
+  if (!here) return toWrite(await captureState(trainer, spec, objective, { forResuming }));
+  if (held) await here.hold();
+  const shapes = new Map(trainer.tensors().map(({ name, shape }) => [name, shape]));
+  const part = (name: "value" | "moment1" | "moment2") => ({ shapes, pieces: () => here.pieces(name, held) });
+  const moments = { moment1: part("moment1"), moment2: part("moment2") };
+  return { spec, values: part("value"), optimizer: steps === 0 ? null : { objective, steps, ...moments } };
 }
 
-async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
-  const { spec, values: tensors, optimizer, kept = null } = state;
-  const withMoments = optimizer?.objective === objective;
-  const trainer = await device.trainAdapter(spec, { seed: ADAPTER_SEED, tensors, kept, withMoments });
-  // Moments that were kept elsewhere stay there, also when training goes on here.
-  if (withMoments && !trainer.elsewhere && optimizer.moment1.size > 0) {
-    await trainer.write("moment1", optimizer.moment1);
-    await trainer.write("moment2", optimizer.moment2, optimizer.steps);
-  }
-  return trainer;
-}
-
-/** `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
+/** A copy of it. `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
 export async function captureState(
   trainer: Trainer,
   spec: AdapterSpec,
@@ -127,7 +118,7 @@ export const writeCheckpoint = throwingFileErrors(
   ([folder]) => folder,
   async (
     folder: string,
-    state: AdapterState,
+    state: WrittenState,
     base: TrainingBase,
     origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
   ): Promise<void> => {
@@ -164,7 +155,7 @@ export async function writeInitialCheckpoint(
   };
   const trainer = await base.device.trainAdapter(spec, { seed: ADAPTER_SEED });
   try {
-    const state = await captureState(trainer, spec, "rl");
+    const state = await stateOf(trainer, spec, "rl");
     await writeCheckpoint(folder, { ...state, optimizer: null }, base, { parent_step: null, job_id: null });
   } finally {
     trainer.close();
@@ -279,12 +270,10 @@ export async function putOnDevice(
 }
 
 /** A state between two checkpoints as one file's content. */
-export async function* stateFile(state: AdapterState): AsyncGenerator<Uint8Array> {
-  const tensors: NamedTensors = new Map(prefixed("value", state.values));
-  const metadata: Record<string, string> = {};
-  if (state.optimizer) addOptimizer(state.optimizer, tensors, metadata);
-  if (state.kept) metadata.kept = JSON.stringify(state.kept);
-  yield* safetensorsPieces(tensors, metadata);
+export function stateFile({ values, optimizer, kept }: WrittenState): AsyncIterable<Uint8Array> {
+  const of = optimizer ? optimizerParts(optimizer) : { parts: [], metadata: {} };
+  const metadata = { ...of.metadata, ...(kept && { kept: JSON.stringify(kept) }) };
+  return safetensorsPieces(streamed([[values, inPart("value")], ...of.parts]), metadata);
 }
 
 export async function readStateFile(file: string, spec: AdapterSpec): Promise<AdapterState> {
@@ -302,11 +291,9 @@ export async function keptOfState(file: string): Promise<KeptState | null> {
   return kept === undefined ? null : (JSON.parse(kept) as KeptState);
 }
 
-function optimizerFile(optimizer: OptimizerState): Iterable<Uint8Array> {
-  const tensors: NamedTensors = new Map();
-  const metadata: Record<string, string> = {};
-  addOptimizer(optimizer, tensors, metadata);
-  return safetensorsPieces(tensors, metadata);
+function optimizerFile(optimizer: OptimizerState<TensorStream>): AsyncIterable<Uint8Array> {
+  const { parts, metadata } = optimizerParts(optimizer);
+  return safetensorsPieces(streamed(parts), metadata);
 }
 
 async function readOptimizer(file: string): Promise<OptimizerState | null> {
@@ -314,11 +301,17 @@ async function readOptimizer(file: string): Promise<OptimizerState | null> {
   return toOptimizer(tensors, metadata);
 }
 
-function addOptimizer(optimizer: OptimizerState, tensors: NamedTensors, metadata: Record<string, string>): void {
-  for (const [name, tensor] of prefixed("moment1", optimizer.moment1)) tensors.set(name, tensor);
-  for (const [name, tensor] of prefixed("moment2", optimizer.moment2)) tensors.set(name, tensor);
-  metadata.objective = optimizer.objective;
-  metadata.steps = String(optimizer.steps);
+function optimizerParts({ objective, steps, moment1, moment2 }: OptimizerState<TensorStream>): {
+  parts: Parameters<typeof streamed>[0];
+  metadata: Record<string, string>;
+} {
+  return {
+    parts: [
+      [moment1, inPart("moment1")],
+      [moment2, inPart("moment2")],
+    ],
+    metadata: { objective, steps: String(steps) },
+  };
 }
 
 function toOptimizer(tensors: NamedTensors, metadata: Record<string, string>): OptimizerState | null {
@@ -327,12 +320,7 @@ function toOptimizer(tensors: NamedTensors, metadata: Record<string, string>): O
   return { objective, steps: Number(steps), moment1: part("moment1", tensors), moment2: part("moment2", tensors) };
 }
 
-function* prefixed(
-  prefix: string,
-  tensors: NamedTensors,
-): Generator<[string, { shape: number[]; data: Float32Array }]> {
-  for (const [name, tensor] of tensors) yield [`${prefix}.${name}`, tensor];
-}
+const inPart = (prefix: string) => (name: string) => `${prefix}.${name}`;
 
 function part(prefix: string, tensors: NamedTensors): NamedTensors {
   const names = [...tensors].filter(([name]) => name.startsWith(`${prefix}.`));

@@ -1,8 +1,9 @@
 // A new checkpoint: first its folder, then its row, then it is served.
 
 import type { Trainer } from "../runtime/runtime.js";
-import { type AdapterState, type CheckpointMeta, writeCheckpoint } from "./checkpointFiles.js";
-import type { TrainingBase, TrainingHost } from "./host.js";
+import { type CheckpointMeta, type WrittenState, writeCheckpoint } from "./checkpointFiles.js";
+import type { TrainingHost } from "./host.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /**
  * Makes what the trainer holds, `state`, the checkpoint at `step`. `record` writes its row, in a transaction; when it
@@ -13,7 +14,7 @@ export async function commitCheckpoint<T>(
   base: TrainingBase,
   trainer: Trainer,
   { modelId, step }: { modelId: string; step: number },
-  state: AdapterState,
+  state: WrittenState,
   origin: Pick<CheckpointMeta, "parent_step" | "job_id">,
   record: () => T,
 ): Promise<T> {

@@ -6,13 +6,13 @@ import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { openRuntime, type Trainer } from "../runtime/runtime.js";
 import type { TrainingEstimate } from "../types/training.js";
 import type { PassLimits } from "./forwardBackward.js";
-import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
 import { crossEntropyLoss } from "./losses.js";
 import { cutIntoPasses, packRows } from "./packing.js";
 import { type PassBase, passSizes } from "./passLimits.js";
 import type { LargestPasses, Recipe } from "./recipe.js";
 import { countTrained, type TokenRow } from "./tokenRow.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /** Of a trainer that does not tell: value, gradient and two moments, float32. */
 const BYTES_PER_PARAMETER = 16;

@@ -4,7 +4,7 @@ import { NotFoundError } from "../errors.js";
 import { Semaphore } from "../semaphore.js";
 import type { JobEstimate } from "../types/training.js";
 import { whileModelIsThere } from "./adapterWeights.js";
-import { openTrainer, readCheckpoint } from "./checkpointFiles.js";
+import { readCheckpoint } from "./checkpointFiles.js";
 import { estimateJob } from "./estimate.js";
 import { optimizersOf, type TrainingHost } from "./host.js";
 import type { StoredRequest } from "./jobRequest.js";
@@ -45,7 +45,7 @@ export async function estimateRequest(
     try {
       const reading = readCheckpoint(store.files.checkpointFolder(modelId, latest.step), base);
       const state = await whileModelIsThere(store, modelId, reading);
-      const { trainer, close } = await openTrainer(host, base, state, recipe.objective);
+      const { trainer, close } = await host.trainers.open(base, state, recipe.objective);
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };
         const learner = new Learner(trainer, optimizersOf(host, modelId)[recipe.objective], limits);

@@ -19,11 +19,12 @@ import { modelDeleted, whileModelIsThere } from "./adapterWeights.js";
 import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
 import { evaluateRows } from "./forwardBackward.js";
-import type { TrainingBase, TrainingHost } from "./host.js";
+import type { TrainingHost } from "./host.js";
 import type { Objective } from "./optimizer.js";
 import { passLimits } from "./passLimits.js";
 import { checkedSaving } from "./sessionInput.js";
 import type { Complete, SessionWeights } from "./sessionWeights.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /** A base model with the folder that it was loaded from. */
 export type FolderBase = TrainingBase & { readonly folder: string };
@@ -93,6 +94,8 @@ export async function openFullWeights(
       param: "weights",
     });
   }
+  // Memory that is needed now.
+  host.trainers.drop();
   const saved = savedModels.latestOf(modelId);
   const start = saved
     ? { folder: files.savedModelFolder(saved.id), isTemporary: false }

@@ -1,11 +1,10 @@
 // What training needs of the engine around it.
 
-import type { DeviceModel } from "../runtime/runtime.js";
-import type { Release } from "../semaphore.js";
 import type { Store } from "../store/store.js";
-import type { ChatTemplate, Tokenizer } from "../text/index.js";
 import type { Logger } from "../types/logger.js";
 import type { Objective, OptimizerSettings } from "./optimizer.js";
+import type { Trainers } from "./trainers.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /** On whose behalf a file is read: of the application in this process, or of a request with the owner's or another key. */
 export type Reader = "application" | "owner" | "other";
@@ -19,19 +18,6 @@ export interface FileRights {
   readonly followLinks: boolean;
   /** Of a real path under a root: whether it is kept from the reader all the same. */
   isHidden(path: string): boolean;
-}
-
-/** A loaded base model. */
-export interface TrainingBase {
-  readonly id: string;
-  /** Of the weights: a checkpoint can only go on from the base it was made from. */
-  readonly hash: string;
-  /** In tokens. */
-  readonly contextLength: number;
-  readonly device: DeviceModel;
-  readonly tokenizer: Tokenizer;
-  readonly template: ChatTemplate | null;
-  readonly generationConfig: { readonly eos_token_id: readonly number[] };
 }
 
 export interface TrainingOptions {
@@ -60,8 +46,7 @@ export interface TrainingHost {
   fileRights(reader: Reader): FileRights;
   /** The base model of a model. */
   base(modelId: string): Promise<TrainingBase>;
-  /** Counts what an adapter in training takes besides passes, until it is released. @throws InsufficientMemoryError */
-  holdAdapter(bytes: number): Release;
+  readonly trainers: Trainers;
   /** Bytes that a pass of training may take now, beside everything that is loaded. */
   activationMemory(): number;
   /** Takes over a version on the device, to be served as the checkpoint at `step`; called right after the checkpoint exists. */

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { TrainingBase } from "./host.js";
 import { passLimits } from "./passLimits.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 const baseOn = (device: string, config: object) =>
   ({ contextLength: 40_960, device: { device, config } }) as unknown as TrainingBase;

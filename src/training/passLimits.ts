@@ -2,8 +2,8 @@
 
 import { WIDE_FORMAT } from "../runtime/runtime.js";
 import type { PassLimits } from "./forwardBackward.js";
-import type { TrainingBase } from "./host.js";
 import { FULL_SPEED_TOKENS, type PassSizes } from "./packing.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 /** Tokens that are gathered in one pass of rows that may be cut apart. */
 const PASS_TOKENS = 2048;

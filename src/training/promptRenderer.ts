@@ -4,7 +4,7 @@ import { ValidationError } from "../errors.js";
 import { callsOneByOne, isHarmony, recogniseReasoning, type Tokenizer } from "../text/index.js";
 import type { TrajectoryMessage, TrajectoryTool } from "../types/trajectories.js";
 import type { ConversationRenderer } from "./conversationRows.js";
-import type { TrainingBase } from "./host.js";
+import type { TrainingBase } from "./trainingBase.js";
 import type { PromptRenderer } from "./trajectoryRows.js";
 
 /** Everything that rows of either kind need of a base model. `now` is the time in templates that show it. */

@@ -9,8 +9,8 @@ import { throwingFileErrors } from "../fileErrors.js";
 import type { Store } from "../store/store.js";
 import type { ExperimentalConfig } from "../types/training.js";
 import { ADAPTER_FILES, keptStates } from "./checkpointFiles.js";
-import type { TrainingBase } from "./host.js";
 import { resolvePolicy } from "./policy.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 const NAME = /^reference-\d+$/;
 

@@ -5,7 +5,7 @@ import type { Store } from "../store/store.js";
 import type { TrainingJobCreateParams } from "../types/training.js";
 import { workOf } from "./estimate.js";
 import { type GroupSource, withPlaces } from "./groupSource.js";
-import type { TrainingBase, TrainingOptions } from "./host.js";
+import type { TrainingOptions } from "./host.js";
 import type { Learner } from "./learner.js";
 import { learningRates } from "./learningRates.js";
 import { MetricNames } from "./logMetrics.js";
@@ -17,6 +17,7 @@ import { createPromptRenderer } from "./promptRenderer.js";
 import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
 import { checkReferenceStep } from "./referenceCheckpoint.js";
 import { planBatches, type RlBatch, type RlPlan, staleWarnings } from "./rlPlan.js";
+import type { TrainingBase } from "./trainingBase.js";
 import { checkTrajectory } from "./trajectoryRows.js";
 
 export interface RlRequestContext {

@@ -4,7 +4,6 @@ import { existsSync } from "node:fs";
 import { readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { NotFoundError } from "../errors.js";
-import type { AdapterSpec, Trainer } from "../runtime/runtime.js";
 import { streamFile } from "../store/durableFiles.js";
 import type { JobRecord } from "../store/records.js";
 import type { TrainingEstimate } from "../types/training.js";
@@ -12,14 +11,16 @@ import {
   type AdapterState,
   captureState,
   keptOfState,
-  openTrainer,
   readCheckpoint,
   readStateFile,
   stateFile,
+  stateOf,
+  toWrite,
+  type WrittenState,
 } from "./checkpointFiles.js";
 import { commitCheckpoint } from "./commitCheckpoint.js";
 import { estimateJob } from "./estimate.js";
-import { optimizersOf, type TrainingBase, type TrainingHost, type TrainingOptions } from "./host.js";
+import { optimizersOf, type TrainingHost, type TrainingOptions } from "./host.js";
 import { dataCopy, readJobRequest, type StoredRequest } from "./jobRequest.js";
 import { Learner } from "./learner.js";
 import type { Objective } from "./optimizer.js";
@@ -30,6 +31,8 @@ import { prepareGroups } from "./recordGroups.js";
 import { discardReference, keepReference } from "./referenceCheckpoint.js";
 import { isRemote, snapshotData } from "./sftData.js";
 import { gradientSteps, logBatches, meanLosses } from "./stepMetrics.js";
+import type { OpenTrainer } from "./trainers.js";
+import type { TrainingBase } from "./trainingBase.js";
 import { type Standing, standingAfter } from "./validation.js";
 
 /** Where a job goes on: kept in its row, in the transaction of the step's event. */
@@ -44,15 +47,13 @@ interface JobState {
   settings: Pick<TrainingOptions, "optimizerStep" | "optimizer"> & Pick<TrainingBase, "contextLength">;
 }
 
-interface Run {
+interface Run extends OpenTrainer {
   host: TrainingHost;
   job: JobRecord;
   request: StoredRequest;
   state: JobState;
   base: TrainingBase;
   recipe: Recipe;
-  spec: AdapterSpec;
-  trainer: Trainer;
 }
 
 /**
@@ -77,11 +78,11 @@ export async function runJob(host: TrainingHost, job: JobRecord, signal: AbortSi
   const recipe = await createRecipe(host, job, request, state, base, signal);
   try {
     signal.throwIfAborted();
-    const { spec, trainer, close } = await goOn(host, job, state, base, recipe.objective);
+    const opened = await goOn(host, job, state, base, recipe.objective);
     try {
-      await makeSteps({ host, job, request, state, base, recipe, spec, trainer }, signal);
+      await makeSteps({ host, job, request, state, base, recipe, ...opened }, signal);
     } finally {
-      close();
+      opened.close();
     }
   } finally {
     recipe.close();
@@ -95,11 +96,13 @@ async function goOn(
   { from, done }: JobState,
   base: TrainingBase,
   objective: Objective,
-): Promise<Pick<Run, "spec" | "trainer"> & { close(): void }> {
-  const parent = await readCheckpoint(host.store.files.checkpointFolder(job.modelId, from), base);
-  const { spec } = parent;
-  const weights = done > 0 ? await readStateFile(statePath(host, job.id, done), spec) : parent;
-  return { spec, ...(await openTrainer(host, base, weights, objective)) };
+): Promise<OpenTrainer> {
+  const folder = host.store.files.checkpointFolder(job.modelId, from);
+  const resting = done === 0 ? await host.trainers.resume(base, folder, objective) : null;
+  if (resting) return resting;
+  const parent = await readCheckpoint(folder, base);
+  const weights = done > 0 ? await readStateFile(statePath(host, job.id, done), parent.spec) : parent;
+  return host.trainers.open(base, weights, objective);
 }
 
 async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
@@ -142,14 +145,15 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
       if (stops) break;
       // One copy of the state at a time.
       await committed;
+      let weights: WrittenState | null = null;
       // A home that goes with the process needs no state to resume from.
-      const isKept = !host.store.isTemporary || isBest;
-      const weights = isKept ? await captureState(trainer, spec, recipe.objective, { forResuming: true }) : null;
-      if (isBest && host.store.isTemporary) {
+      if (!host.store.isTemporary) {
+        weights = await stateOf(trainer, spec, recipe.objective, { held: true, forResuming: true });
+      } else if (isBest) {
         if (best?.kept) run.base.device.discardState?.(best.kept);
-        best = weights;
+        best = await captureState(trainer, spec, recipe.objective, { forResuming: true });
       }
-      committed = commitStep(run, { done, standing }, last, host.store.isTemporary ? null : weights);
+      committed = commitStep(run, { done, standing }, last, weights);
       committed.catch(() => undefined);
     }
   } finally {
@@ -250,7 +254,7 @@ async function commitStep(
   run: Run,
   made: Pick<JobState, "done" | "standing">,
   event: StepEvent,
-  weights: AdapterState | null,
+  weights: WrittenState | null,
 ) {
   const { host, job, state } = run;
   const { store } = host;
@@ -295,6 +299,7 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
   }
   await discardReference(store, base, job);
   store.files.remove(store.files.jobFolder(job.id));
+  if (keepsLast(run, reached)) await run.leave(store.files.checkpointFolder(job.modelId, step));
 }
 
 /** What a job has come to. */
@@ -303,22 +308,26 @@ interface Reached extends Pick<JobState, "done" | "standing"> {
   best: AdapterState | null;
 }
 
-/** The state of the checkpoint, which the trainer then holds: the best one where that is to be kept, else the last. */
-async function weightsToKeep(run: Run, { done, standing, best }: Reached): Promise<AdapterState> {
+/** Whether the state of the checkpoint is that after the last step, which there was. */
+function keepsLast({ recipe }: Run, { done, standing }: Reached): boolean {
+  return done > 0 && !(recipe.validation?.keepBest && standing && standing.best.done !== done);
+}
+
+/** The state of the checkpoint, whose values the trainer then holds: the best one where that is to be kept, else the last. */
+async function weightsToKeep(run: Run, reached: Reached): Promise<WrittenState> {
   const { host, job, recipe, trainer, spec, state, base } = run;
   const first = () => readCheckpoint(host.store.files.checkpointFolder(job.modelId, state.from), base);
+  const { done, standing, best } = reached;
   // Moments of another objective, which the trainer left behind, are there still.
-  if (done === 0) return first();
-  if (!recipe.validation?.keepBest || !standing || standing.best.done === done) {
-    return captureState(trainer, spec, recipe.objective);
-  }
-  const { best: at } = standing;
+  if (done === 0) return toWrite(await first());
+  if (keepsLast(run, reached)) return stateOf(trainer, spec, recipe.objective);
+  const at = standing!.best;
   if (at.done === 0) host.logger.warn("no step of the training job improved its validation loss", { job: job.id });
   const kept = best ?? (await (at.done === 0 ? first() : readStateFile(statePath(host, job.id, at.done), spec)));
   if (!trainer.elsewhere) {
     await trainer.write("value", kept.values);
-    return kept;
+    return toWrite(kept);
   }
   await trainer.elsewhere.goBack(kept.kept!);
-  return captureState(trainer, spec, recipe.objective);
+  return stateOf(trainer, spec, recipe.objective);
 }

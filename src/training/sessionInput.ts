@@ -14,10 +14,10 @@ import type {
   TrainingRow,
 } from "../types/trainingSession.js";
 import { withoutUndefined } from "../withoutAbsent.js";
-import type { TrainingBase } from "./host.js";
 import { type Policy, resolvePolicy } from "./policy.js";
 import { isTrainable, MAX_TRAINED_TEMPERATURE, MIN_TRAINED_TEMPERATURE } from "./sampledTokens.js";
 import type { TokenRow } from "./tokenRow.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 const POLICY_SETTINGS = [
   "loss",

@@ -3,9 +3,9 @@
 import type { Trainer } from "../runtime/runtime.js";
 import type { ChatCompletion } from "../types/chat.js";
 import type { TrainingSession } from "../types/trainingSession.js";
-import type { TrainingBase } from "./host.js";
 import type { Learner } from "./learner.js";
 import type { TokenRow } from "./tokenRow.js";
+import type { TrainingBase } from "./trainingBase.js";
 
 export type SampleParams = Parameters<TrainingSession["sample"]>[0];
 

@@ -4,7 +4,6 @@ import { ClosedError, UnavailableError, ValidationError, type ValidationIssue } 
 import type { SftConfig } from "../types/training.js";
 import { type ConversationRenderer, conversationRows } from "./conversationRows.js";
 import { workOf } from "./estimate.js";
-import type { TrainingBase } from "./host.js";
 import { type LearningRateSettings, learningRates } from "./learningRates.js";
 import { crossEntropyLoss } from "./losses.js";
 import { MAX_LEARNING_RATE } from "./optimizer.js";
@@ -13,6 +12,7 @@ import { createPromptRenderer } from "./promptRenderer.js";
 import { evaluationCount, finiteNumbers, type Recipe, type RecipeValidation } from "./recipe.js";
 import { countExamples, isRemote, readExamples, TrainingDataError } from "./sftData.js";
 import { countTrained, type TokenRow } from "./tokenRow.js";
+import type { TrainingBase } from "./trainingBase.js";
 import { heldOut, heldOutCount, resolveValidation, shuffledAsync, type ValidationSettings } from "./validation.js";
 
 export interface SftSettings {

@@ -8,7 +8,14 @@ import { type AdapterSpec, adapterTensors, type ModelSpec, type NamedTensors } f
 import { modulesOf } from "./adapterModules.js";
 import { towerNamed } from "./families.js";
 import { JsonFields } from "./jsonFields.js";
-import { readSafetensors, safetensorsPieces, writeWhole } from "./safetensors.js";
+import {
+  readSafetensors,
+  safetensorsPieces,
+  streamed,
+  streamOf,
+  type TensorStream,
+  writeWhole,
+} from "./safetensors.js";
 
 const CONFIG_FILE = "adapter_config.json";
 const TENSOR_FILE = "adapter_model.safetensors";
@@ -215,7 +222,7 @@ export async function writeAdapterFolder(
   baseModel: string,
   baseType = "",
 ): Promise<void> {
-  for (const [name, pieces] of adapterFiles(spec, tensors, baseModel, baseType)) {
+  for (const [name, pieces] of adapterFiles(spec, streamOf(tensors), baseModel, baseType)) {
     await writeWhole(join(folder, name), pieces);
   }
 }
@@ -223,10 +230,10 @@ export async function writeAdapterFolder(
 /** Names and contents, as `safetensorsPieces` gives these. */
 export function adapterFiles(
   spec: AdapterSpec,
-  tensors: NamedTensors,
+  tensors: TensorStream,
   baseModel: string,
   baseType = "",
-): [name: string, pieces: Iterable<Uint8Array>][] {
+): [name: string, pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>][] {
   const isInWhole = towerNamed(baseType)?.isWhole ?? false;
   const config = {
     peft_type: "LORA",
@@ -246,7 +253,7 @@ export function adapterFiles(
     modules_to_save: null,
     use_dora: false,
   };
-  const named = isInWhole ? new Map([...tensors].map(([name, tensor]) => [nameInWhole(name), tensor])) : tensors;
+  const named = isInWhole ? streamed([[tensors, nameInWhole]]) : tensors;
   return [
     [TENSOR_FILE, safetensorsPieces(named, { format: "pt" })],
     [CONFIG_FILE, [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)]],

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { gathered, readSafetensors, safetensorsPieces, writeSafetensors } from "./safetensors.js";
+import { gathered, readSafetensors, safetensorsPieces, streamOf, writeSafetensors } from "./safetensors.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -22,12 +22,18 @@ const tensors = new Map([
   ["empty", { shape: [0, 4], data: new Float32Array() }],
 ]);
 
+async function whole(pieces: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const copies: Buffer[] = [];
+  for await (const piece of pieces) copies.push(Buffer.from(piece));
+  return Buffer.concat(copies);
+}
+
 it("writes what it reads back, bit for bit, in a layout with aligned data", async () => {
   const file = join(folder, "some.safetensors");
   await writeSafetensors(file, tensors, { steps: "3" });
   expect(await readSafetensors(file)).toEqual({ tensors, metadata: { steps: "3" } });
   expect(readdirSync(folder)).toEqual(["some.safetensors"]);
-  const bytes = Buffer.concat([...safetensorsPieces(tensors)]);
+  const bytes = await whole(safetensorsPieces(streamOf(tensors)));
   expect(Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true)) % 8).toBe(0);
 });
 
@@ -41,8 +47,7 @@ it("reads and writes many small tensors together, and large ones between them", 
   );
   const file = join(folder, "many.safetensors");
   await writeSafetensors(file, many);
-  const pieces = Array.from(safetensorsPieces(many), (piece) => Buffer.from(piece)); // Copies: each is good until the next.
-  expect(readFileSync(file).equals(Buffer.concat(pieces))).toBe(true);
+  expect(readFileSync(file).equals(await whole(safetensorsPieces(streamOf(many))))).toBe(true);
   const { tensors: read } = await readSafetensors(file);
   expect([...read.keys()]).toEqual([...many.keys()]);
   expect(read).toEqual(many);
@@ -83,8 +88,8 @@ it("replaces a file only when the new one is whole", async () => {
 // What the format's reference reader refuses as an incomplete buffer and an invalid offset.
 it("refuses bytes that belong to no tensor", async () => {
   const file = join(folder, "stray.safetensors");
-  const whole = Buffer.concat([...safetensorsPieces(tensors)]);
-  writeFileSync(file, Buffer.concat([whole, Buffer.alloc(64)]));
+  const bytes = await whole(safetensorsPieces(streamOf(tensors)));
+  writeFileSync(file, Buffer.concat([bytes, Buffer.alloc(64)]));
   await expect(readSafetensors(file)).rejects.toThrow(`${file}: holds 64 bytes that belong to no tensor`);
   writeRaw(file, { x: { dtype: "U8", shape: [1], data_offsets: [3, 4] } }, Buffer.alloc(4));
   await expect(readSafetensors(file)).rejects.toThrow("holds 3 bytes that belong to no tensor");

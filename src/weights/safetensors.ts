@@ -2,6 +2,7 @@
 
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
+import { elementCount } from "../elementCount.js";
 import { ModelFileError } from "../errors.js";
 import { openRegularFile, readAt } from "../regularFile.js";
 import type { NamedTensors } from "../runtime/runtime.js";
@@ -103,20 +104,48 @@ export function safetensorsHeader(
   return header;
 }
 
-/** A file of float32 tensors, in the order given, in pieces of which each is good until the next one is asked for. */
-export const safetensorsPieces = (tensors: NamedTensors, metadata: Record<string, string> = {}) =>
-  gathered(headerAndTensors(tensors, metadata));
+/** Float32 tensors whose bytes come one behind the other, in pieces of which each is good until the next one is asked for. */
+export interface TensorStream {
+  readonly shapes: ReadonlyMap<string, readonly number[]>;
+  pieces(): AsyncIterable<Uint8Array>;
+}
 
-/** Views of the tensors, not copies. */
-function* headerAndTensors(tensors: NamedTensors, metadata: Record<string, string>): Generator<Uint8Array> {
-  const entries = [...tensors].map(([name, { shape, data }]) => ({
-    name,
-    shape,
-    dtype: "F32",
-    bytes: data.byteLength,
-  }));
-  yield safetensorsHeader(entries, metadata);
+/** Tensors in memory, of which no copies are made. */
+export function streamOf(tensors: NamedTensors): TensorStream {
+  return {
+    shapes: new Map([...tensors].map(([name, { shape }]) => [name, shape])),
+    async *pieces() {
+      yield* gathered(bytesOf(tensors));
+    },
+  };
+}
+
+function* bytesOf(tensors: NamedTensors): Generator<Uint8Array> {
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** One behind the other, by names of their own. */
+export function streamed(parts: readonly [stream: TensorStream, rename: (name: string) => string][]): TensorStream {
+  return {
+    shapes: new Map(
+      parts.flatMap(([{ shapes }, rename]) => [...shapes].map(([name, shape]) => [rename(name), shape] as const)),
+    ),
+    async *pieces() {
+      for (const [stream] of parts) yield* stream.pieces();
+    },
+  };
+}
+
+/** A file of such tensors, in pieces like theirs. */
+export async function* safetensorsPieces(
+  { shapes, pieces }: TensorStream,
+  metadata: Record<string, string> = {},
+): AsyncGenerator<Uint8Array> {
+  const entries = [...shapes].map(([name, shape]) => {
+    return { name, shape, dtype: "F32", bytes: elementCount(shape) * Float32Array.BYTES_PER_ELEMENT };
+  });
+  yield safetensorsHeader(entries, metadata);
+  yield* pieces();
 }
 
 /** The same bytes in fewer pieces, good for as long. */
@@ -143,16 +172,19 @@ export async function writeSafetensors(
   tensors: NamedTensors,
   metadata: Record<string, string> = {},
 ): Promise<void> {
-  await writeWhole(file, safetensorsPieces(tensors, metadata));
+  await writeWhole(file, safetensorsPieces(streamOf(tensors), metadata));
 }
 
 /** Temporary name, flush, rename, flush of the folder. */
-export async function writeWhole(file: string, content: Iterable<Uint8Array>): Promise<void> {
+export async function writeWhole(
+  file: string,
+  content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+): Promise<void> {
   const temporary = `${file}.${process.pid}.tmp`;
   try {
     const handle = await open(temporary, "w");
     try {
-      for (const piece of content) await handle.appendFile(piece);
+      for await (const piece of content) await handle.appendFile(piece);
       await handle.sync();
     } finally {
       await handle.close();

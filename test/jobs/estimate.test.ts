@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Engine } from "../../src/index.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { estimateJob } from "../../src/training/estimate.js";
-import type { TrainingBase } from "../../src/training/host.js";
 import { Learner } from "../../src/training/learner.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { computedTokens, packRows } from "../../src/training/packing.js";
 import type { TokenRow } from "../../src/training/tokenRow.js";
+import type { TrainingBase } from "../../src/training/trainingBase.js";
 import type { TrainingStartedEvent } from "../../src/types/training.js";
 import { loadTestBase, madeUpGroups } from "./jobHost.js";
 

@@ -6,8 +6,10 @@ import { openRuntime } from "../../src/runtime/runtime.js";
 import type { Store } from "../../src/store/store.js";
 import { loadTokenizer } from "../../src/text/index.js";
 import { writeInitialCheckpoint } from "../../src/training/checkpointFiles.js";
-import type { TrainingBase, TrainingHost } from "../../src/training/host.js";
+import type { TrainingHost } from "../../src/training/host.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
+import { Trainers } from "../../src/training/trainers.js";
+import type { TrainingBase } from "../../src/training/trainingBase.js";
 import type { Logger } from "../../src/types/logger.js";
 import type { Trajectory, TrajectoryGroup } from "../../src/types/trajectories.js";
 import { openWeightFolder } from "../../src/weights/index.js";
@@ -44,7 +46,7 @@ export function createHost(store: Store, base: TrainingBase, logger = quiet): Tr
     logger,
     fileRights: (reader) => fileRights(reader, store.home, [store.home]),
     base: async () => base,
-    holdAdapter: () => () => undefined,
+    trainers: new Trainers(() => () => undefined),
     activationMemory: () => 2 ** 30,
     publishCheckpoint: (_modelId, _step, version) => base.device.releaseAdapter(version),
   };

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { openStore, type Store } from "../../src/store/store.js";
 import { ChatTemplate } from "../../src/text/index.js";
-import type { TrainingBase } from "../../src/training/host.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import { checkRatesOfFile, resolveSftSettings } from "../../src/training/sftRecipe.js";
+import type { TrainingBase } from "../../src/training/trainingBase.js";
 import type { ExperimentalConfig, SftConfig } from "../../src/types/training.js";
 import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
 

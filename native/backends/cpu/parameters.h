@@ -29,7 +29,7 @@ class Parameters : public backends::PartTrainable {
   ~Parameters() override {
     if (at_end_) at_end_();
   }
-  // Called when training is over, so that its memory can be given back.
+  // Called when training is over, or rests, so that its memory can be given back.
   void at_end(std::function<void()> f) { at_end_ = std::move(f); }
 
   void zero_grad() override { gradient_ = Gradient::dropped; }
@@ -37,6 +37,10 @@ class Parameters : public backends::PartTrainable {
   void step(const OptimizerSettings&, double norm) override;
   int64_t steps() const override { return steps_; }
   void set_steps(int64_t steps) override { steps_ = steps; }
+  void rest() override {
+    zero_grad();
+    if (at_end_) at_end_();
+  }
   const std::vector<TensorShape>& tensors() const override { return tensors_; }
   void read(int tensor, Part, std::span<float> to) const override;
   void write(int tensor, Part, std::span<const float> from) override;

@@ -43,6 +43,7 @@ class SplitTrainable final : public backends::PartTrainable {
   }
   int64_t steps() const override { return first_->steps(); }
   void set_steps(int64_t steps) override { first_->set_steps(steps), second_->set_steps(steps); }
+  void rest() override { first_->rest(), second_->rest(); }
   const std::vector<model::TensorShape>& tensors() const override { return tensors_; }
   void read(int tensor, Part part, std::span<float> to) const override {
     const int own = int(first_->tensors().size());

@@ -88,7 +88,7 @@ Wie spät ist es? 你好，世界。 Où est la gare ? {"name": "Ada", "age": 36
 const MAX_GATE_TOKENS = 64;
 
 /** For the next job of a loop: on virtual machines that give memory back to their host, taking it anew is a tenth of a short one. */
-const TRAINING_MEMORY_KEPT_MS = 60_000;
+export const TRAINING_MEMORY_KEPT_MS = 60_000;
 
 function gateText(tokenizer: Tokenizer, contextLength: number): Int32Array {
   return Int32Array.from(tokenizer.encode(GATE_TEXT).slice(0, Math.min(MAX_GATE_TOKENS, contextLength)));

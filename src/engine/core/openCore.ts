@@ -18,10 +18,11 @@ import { loadAdapter } from "../../training/checkpointFiles.js";
 import { resolveAdapterFolder, resolveNewFolder } from "../../training/dataLocation.js";
 import type { TrainingHost } from "../../training/host.js";
 import { JobRunner } from "../../training/jobRunner.js";
+import { Trainers } from "../../training/trainers.js";
 import type { ModelOptions } from "../../types/options.js";
 import { fileRights, readerOf } from "./access.js";
 import { AdapterCache } from "./adapterCache.js";
-import { type BaseModel, closeBaseModel, loadBaseModel } from "./baseModel.js";
+import { type BaseModel, closeBaseModel, loadBaseModel, TRAINING_MEMORY_KEPT_MS } from "./baseModel.js";
 import { checkWeights, rereadWeights } from "./checkWeights.js";
 import { chooseDevice, MEMORY_SHARE } from "./chooseDevice.js";
 import type { EngineCore } from "./core.js";
@@ -126,6 +127,19 @@ export async function openCore(
     };
     /** Bytes of adapters in training. */
     let inTraining = 0;
+    const holdAdapter = (bytes: number) => {
+      // Jobs beside each other do not refuse one another.
+      const available = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - (loaded.bytes - inTraining);
+      if (bytes > available) throw new InsufficientMemoryError("training the adapter", bytes, available, "adapter");
+      const release = loaded.hold(bytes);
+      inTraining += bytes;
+      return once(() => {
+        release();
+        inTraining -= bytes;
+      });
+    };
+    // A limit would have to count the one that rests.
+    const trainers = new Trainers(holdAdapter, options.memoryLimit === undefined ? TRAINING_MEMORY_KEPT_MS : 0);
     const trainingHost: TrainingHost = {
       store,
       options: {
@@ -141,17 +155,7 @@ export async function openCore(
         if (!model) throw new NotFoundError(`model ${modelId} has been deleted`, { code: "model_not_found" });
         return baseOf(model);
       },
-      holdAdapter(bytes) {
-        // Jobs beside each other do not refuse one another.
-        const available = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - (loaded.bytes - inTraining);
-        if (bytes > available) throw new InsufficientMemoryError("training the adapter", bytes, available, "adapter");
-        const release = loaded.hold(bytes);
-        inTraining += bytes;
-        return once(() => {
-          release();
-          inTraining -= bytes;
-        });
-      },
+      trainers,
       activationMemory() {
         const allowed = (options.memoryLimit ?? Number.POSITIVE_INFINITY) - loaded.bytes;
         return Math.min(allowed, runtime.availableMemory() * activationShare) / options.maxTrainingJobs;
@@ -218,6 +222,7 @@ export async function openCore(
       closing.abort(new ClosedError("the engine has been closed"));
       try {
         await core.runner.close();
+        trainers.close();
         if (hasPipelines) keepPipelines(store.home, device, options);
         await loaded.close();
         for (const { encoder } of encoders.values()) encoder.close();

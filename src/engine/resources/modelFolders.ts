@@ -13,7 +13,7 @@ import { QUANTIZATIONS } from "../../modelChoices.js";
 import { writeOnnxFolder } from "../../onnx/writeOnnxFolder.js";
 import { flushTree, moveFolder } from "../../store/durableFiles.js";
 import { readTokenizerFolder } from "../../text/index.js";
-import { putOnDevice, readAdapter, writeCheckpoint } from "../../training/checkpointFiles.js";
+import { putOnDevice, readAdapter, toWrite, writeCheckpoint } from "../../training/checkpointFiles.js";
 import type { ModelExported, ModelExportParams } from "../../types/models.js";
 import { writeAdapterFolder } from "../../weights/adapterFolder.js";
 import { familyNamed } from "../../weights/families.js";
@@ -32,7 +32,7 @@ import { embeddedModel } from "../core/options.js";
 export async function importAdapter(base: BaseModel, source: string, folder: string): Promise<void> {
   const { spec, tensors: values } = await readAdapter(source, base, "elsewhere");
   base.device.releaseAdapter(await putOnDevice(base, source, spec, values));
-  await writeCheckpoint(folder, { spec, values, optimizer: null }, base, { parent_step: null, job_id: null });
+  await writeCheckpoint(folder, toWrite({ spec, values, optimizer: null }), base, { parent_step: null, job_id: null });
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { CheckpointRecord, ModelRecord } from "../../store/records.js";
-import { readCheckpoint, writeCheckpoint } from "../../training/checkpointFiles.js";
+import { readCheckpoint, toWrite, writeCheckpoint } from "../../training/checkpointFiles.js";
 import { stepNotFound, whileThere } from "../core/access.js";
 import type { EngineCore } from "../core/core.js";
 import { diagnostics } from "../core/diagnostics.js";
@@ -29,7 +29,7 @@ export async function rollBack(
     const base = core.baseOf(model);
     const reading = readCheckpoint(store.files.checkpointFolder(model.id, step), base);
     const state = await whileThere(store, model, step, reading);
-    await writeCheckpoint(temporary, state, base, { parent_step: step, job_id: null });
+    await writeCheckpoint(temporary, toWrite(state), base, { parent_step: step, job_id: null });
     const next = latest.step + 1;
     await store.files.commitFolder(temporary, store.files.checkpointFolder(model.id, next));
     const metrics = Object.fromEntries(Object.entries(source.metrics).filter(([name]) => OF_WEIGHTS.test(name)));

@@ -1,0 +1,161 @@
+// Trainers of adapters: what opens them, and the one that waits for the job that goes on from where another has ended.
+
+import type { BigIntStats } from "node:fs";
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout } from "node:timers";
+import { fileStamp } from "../fileStamp.js";
+import type { AdapterSpec, DeviceModel, Trainer } from "../runtime/runtime.js";
+import { once, type Release } from "../semaphore.js";
+import { ADAPTER_SEED, type AdapterState } from "./checkpointFiles.js";
+import type { Objective } from "./optimizer.js";
+import type { TrainingBase } from "./trainingBase.js";
+
+export interface OpenTrainer {
+  readonly spec: AdapterSpec;
+  readonly trainer: Trainer;
+  /** Ends it, and gives back its memory. */
+  close(): void;
+  /** Where it holds what the checkpoint in this folder does: keeps it for whoever goes on from there, if that may be. */
+  leave(folder: string): Promise<void>;
+}
+
+/** One that has been left. */
+interface Resting {
+  opened: OpenTrainer;
+  objective: Objective;
+  device: DeviceModel;
+  folder: string;
+  /** Of the folder's files. */
+  stamps: string;
+  timer: NodeJS.Timeout;
+}
+
+/** Reading a checkpoint and making its trainer anew takes longer than many a step of a loop. */
+export class Trainers {
+  readonly #holdAdapter: (bytes: number) => Release;
+  /** Milliseconds; 0: none waits. */
+  readonly #restsFor: number;
+  #resting: Resting | null = null;
+  #isClosed = false;
+
+  /** `holdAdapter` counts what an adapter in training takes besides passes. @throws InsufficientMemoryError */
+  constructor(holdAdapter: (bytes: number) => Release, restsFor = 0) {
+    this.#holdAdapter = holdAdapter;
+    this.#restsFor = restsFor;
+  }
+
+  /**
+   * The trainer that was left with the checkpoint in `folder`, with the moments of this objective, unless one of its files has
+   * changed since. Null: there is none.
+   */
+  async resume(base: TrainingBase, folder: string, objective: Objective): Promise<OpenTrainer | null> {
+    const resting = this.#resting;
+    if (resting?.folder !== folder || resting.objective !== objective || resting.device !== base.device) return null;
+    this.#forget(resting);
+    const stamps = await stampsOf(folder).catch(() => null);
+    if (stamps !== resting.stamps) {
+      resting.opened.close();
+      return null;
+    }
+    resting.opened.trainer.here!.resume();
+    return this.#opened(resting.opened, base.device, objective);
+  }
+
+  /**
+   * A trainer that goes on from `state`; moments of another objective are left behind.
+   * @throws InsufficientMemoryError before memory is taken.
+   */
+  async open(base: Pick<TrainingBase, "device">, state: AdapterState, objective: Objective): Promise<OpenTrainer> {
+    // Memory that somebody needs now.
+    this.drop();
+    const { device } = base;
+    const release = this.#holdAdapter(device.adapterTrainingBytes(state.spec));
+    try {
+      const trainer = await restoreTrainer(device, state, objective);
+      const close = once(() => {
+        trainer.close();
+        release();
+      });
+      return this.#opened({ spec: state.spec, trainer, close }, device, objective);
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** Closes the one that waits. */
+  drop(): void {
+    const resting = this.#resting;
+    if (!resting) return;
+    this.#forget(resting);
+    resting.opened.close();
+  }
+
+  /** From now on none waits. */
+  close(): void {
+    this.#isClosed = true;
+    this.drop();
+  }
+
+  #forget({ timer }: Resting): void {
+    clearTimeout(timer);
+    this.#resting = null;
+  }
+
+  #opened(
+    { spec, trainer, close }: Pick<OpenTrainer, "spec" | "trainer" | "close">,
+    device: DeviceModel,
+    objective: Objective,
+  ): OpenTrainer {
+    let isLeft = false;
+    const opened: OpenTrainer = {
+      spec,
+      trainer,
+      close: () => {
+        if (!isLeft) close();
+      },
+      leave: async (folder) => {
+        const stamps = await this.#rest(trainer, folder);
+        if (stamps === null || this.#isClosed) return;
+        this.drop();
+        isLeft = true;
+        const timer = setTimeout(() => this.drop(), this.#restsFor).unref();
+        this.#resting = { opened: { ...opened, close }, objective, device, folder, stamps, timer };
+      },
+    };
+    return opened;
+  }
+
+  /** The stamps of the folder; null: it does not rest. */
+  async #rest({ here }: Trainer, folder: string): Promise<string | null> {
+    if (this.#restsFor === 0 || !here) return null;
+    try {
+      return (await here.rest()) ? await stampsOf(folder) : null;
+    } catch {
+      // Whoever is next reads what is on the disk.
+      return null;
+    }
+  }
+}
+
+/** Changes with any of the files of a folder. */
+async function stampsOf(folder: string): Promise<string> {
+  const stamps = (await readdir(folder)).sort().map(async (name) => {
+    const found: BigIntStats = await stat(join(folder, name), { bigint: true });
+    return `${name} ${fileStamp(found).text}`;
+  });
+  return (await Promise.all(stamps)).join("\n");
+}
+
+async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {
+  const { spec, values: tensors, optimizer, kept = null } = state;
+  const withMoments = optimizer?.objective === objective;
+  const trainer = await device.trainAdapter(spec, { seed: ADAPTER_SEED, tensors, kept, withMoments });
+  // Moments that were kept elsewhere stay there, also when training goes on here.
+  if (withMoments && !trainer.elsewhere && optimizer.moment1.size > 0) {
+    await trainer.write("moment1", optimizer.moment1);
+    await trainer.write("moment2", optimizer.moment2, optimizer.steps);
+  }
+  return trainer;
+}
