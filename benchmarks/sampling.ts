@@ -15,6 +15,7 @@ import { openWeightFolder } from "../src/weights/index.js";
 import { plainSlot } from "../test/native/plainSlot.js";
 import { DecodeBatch, openContexts, pagesFor, spreadTokens } from "./decodeBatch.js";
 import { randomFolder } from "./modelShapes.js";
+import { median } from "./speed/report.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -65,8 +66,6 @@ const every: [string, Partial<SlotParams>][] = [
 ];
 
 const settings = every.filter(([name]) => options.only?.includes(name) ?? true);
-
-const median = (values: number[]): number => values.sort((a, b) => a - b)[values.length >> 1]!;
 
 const runtime = openRuntime(options.threads ? { threads: Number(options.threads) } : {});
 const batches = options.rows.map(Number);

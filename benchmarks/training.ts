@@ -28,6 +28,7 @@ import { openWeightFolder } from "../src/weights/index.js";
 import { residentMemory } from "../test/native/residentMemory.js";
 import { machineProbe } from "./machineProbe.js";
 import { randomFolder, shapeOf } from "./modelShapes.js";
+import { median } from "./speed/report.js";
 import { boundOf, type LoraWork } from "./speed/workloads.js";
 
 const { values: options } = parseArgs({
@@ -156,10 +157,6 @@ async function measure({ rows, keepBytes, packed, inseparable }: Measurement): P
     peak: residentMemory().peak,
     gradient: hash.digest("hex").slice(0, 12),
   };
-}
-
-function median(values: number[]): number {
-  return values.sort((a, b) => a - b)[values.length >> 1]!;
 }
 
 function inProcess(name: string): Result {

@@ -17,12 +17,13 @@ export type Checksums = Record<string, string>;
 const MAX_META_BYTES = 2 ** 20;
 const CHUNK_BYTES = 2 ** 20;
 
-/** Of all files that a folder holds now. */
-export async function folderChecksums(folder: string): Promise<Checksums> {
+/** Of all files that a folder holds now; those whose sums are `known` are not read. */
+export async function folderChecksums(folder: string, known: Checksums = {}): Promise<Checksums> {
   const sums: Checksums = {};
-  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
-    const file = join(folder, name);
-    if (!lstatSync(file).isDirectory()) sums[name.replaceAll(sep, "/")] = await checksum(file);
+  for (const found of readdirSync(folder, { recursive: true, encoding: "utf8" }).sort()) {
+    const file = join(folder, found);
+    const name = found.replaceAll(sep, "/");
+    if (!lstatSync(file).isDirectory()) sums[name] = known[name] ?? (await checksum(file));
   }
   return sums;
 }

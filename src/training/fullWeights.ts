@@ -2,19 +2,17 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { elementCount } from "../elementCount.js";
 import { BadRequestError, ConflictError, ModelFileError } from "../errors.js";
 import { throwingFileErrors } from "../fileErrors.js";
 import type { Trainer } from "../runtime/runtime.js";
-import { folderChecksums, META_FILE, verifyChecksums } from "../store/checksums.js";
+import { type Checksums, folderChecksums, META_FILE, verifyChecksums, writeSummed } from "../store/checksums.js";
 import type { SavedModelRecord } from "../store/savedModels.js";
 import type { SavedWeights } from "../types/trainingSession.js";
 import { targetsOf } from "../weights/adapterModules.js";
 import { writeFloatFolder } from "../weights/floatFolder.js";
 import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
-import { readSafetensors, safetensorsHeader } from "../weights/safetensors.js";
-import { BYTES } from "../weights/writeWeightFolder.js";
+import { readSafetensors, safetensorsPieces, type TensorStream, tensorBytes } from "../weights/safetensors.js";
 import { modelDeleted, whileModelIsThere } from "./adapterWeights.js";
 import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
@@ -51,11 +49,10 @@ export interface WeightsHost {
 }
 
 const STATE_FOLDER = "training_state";
-const VALUE_FILE = join(STATE_FOLDER, "value.safetensors");
-const MOMENT_FILES = {
-  moment1: join(STATE_FOLDER, "moment1.safetensors"),
-  moment2: join(STATE_FOLDER, "moment2.safetensors"),
-};
+const PARTS = ["value", "moment1", "moment2"] as const;
+type Part = (typeof PARTS)[number];
+/** As sums name it, with slashes. */
+const stateFile = (part: Part): string => `${STATE_FOLDER}/${part}.safetensors`;
 
 /** `meta.json` of saved weights. */
 interface SavedMeta {
@@ -160,15 +157,14 @@ async function startFolder(
 
 /** Master weights and moments as they were saved; moments of another objective are left behind. */
 async function restore(trainer: Trainer, folder: string, objective: Objective): Promise<void> {
-  // Checksums are kept under names with "/", whatever this system writes.
-  const named = [VALUE_FILE, ...Object.values(MOMENT_FILES)].map((file) => file.replaceAll("\\", "/"));
-  await verifyChecksums(folder, { named, known: true });
-  await trainer.write("value", (await readSafetensors(join(folder, VALUE_FILE))).tensors);
+  await verifyChecksums(folder, { named: PARTS.map(stateFile), known: true });
+  const tensorsOf = async (part: Part) => (await readSafetensors(join(folder, stateFile(part)))).tensors;
+  await trainer.write("value", await tensorsOf("value"));
   const meta = await JsonFields.read(join(folder, META_FILE));
   const steps = meta.number("steps", 0, Number.MAX_SAFE_INTEGER);
   if (meta.string("objective") !== objective || steps === 0) return;
-  await trainer.write("moment1", (await readSafetensors(join(folder, MOMENT_FILES.moment1))).tensors);
-  await trainer.write("moment2", (await readSafetensors(join(folder, MOMENT_FILES.moment2))).tensors, steps);
+  await trainer.write("moment1", await tensorsOf("moment1"));
+  await trainer.write("moment2", await tensorsOf("moment2"), steps);
 }
 
 interface Opened {
@@ -299,13 +295,14 @@ export class FullWeights implements SessionWeights<SavedWeights> {
     async (folder: string, signal: AbortSignal): Promise<void> => {
       const { trainer, base } = this;
       const { start, modelId, objective } = this.#opened;
-      const valuesOf = (name: string) => readTensor(trainer, "value", name);
+      const valuesOf = async (name: string) => (await trainer.read("value", name)).get(name)!.data;
       await writeFloatFolder(folder, start.folder, valuesOf, base.device.dtype, { signal });
       this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
-      await writeFile(join(folder, VALUE_FILE), partPieces(trainer, "value"));
-      for (const part of ["moment1", "moment2"] as const) {
+      const known: Checksums = {};
+      for (const part of trainer.steps > 0 ? PARTS : (["value"] as const)) {
         signal.throwIfAborted();
-        if (trainer.steps > 0) await writeFile(join(folder, MOMENT_FILES[part]), partPieces(trainer, part));
+        const file = stateFile(part);
+        known[file] = await writeSummed(join(folder, file), safetensorsPieces(partOf(trainer, part)));
       }
       const meta: SavedMeta = {
         model_id: modelId,
@@ -315,7 +312,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
         objective,
         steps: trainer.steps,
       };
-      const sums = { ...meta, sha256: await folderChecksums(folder) };
+      const sums = { ...meta, sha256: await folderChecksums(folder, known) };
       await writeFile(join(folder, META_FILE), `${JSON.stringify(sums, null, 2)}\n`);
     },
   );
@@ -332,20 +329,10 @@ export class FullWeights implements SessionWeights<SavedWeights> {
   }
 }
 
-type Part = "value" | "moment1" | "moment2";
-
-async function readTensor(trainer: Trainer, part: Part, name: string): Promise<Float32Array> {
-  return (await trainer.read(part, name)).get(name)!.data;
-}
-
-/** The file of a part, a tensor at a time: together they take as much memory as the model in float32. */
-async function* partPieces(trainer: Trainer, part: Part): AsyncGenerator<Uint8Array> {
-  const tensors = trainer.tensors();
-  yield safetensorsHeader(
-    tensors.map(({ name, shape }) => ({ name, shape, dtype: "F32", bytes: BYTES.F32 * elementCount(shape) })),
-  );
-  for (const { name } of tensors) {
-    const { buffer, byteOffset, byteLength } = await readTensor(trainer, part, name);
-    yield new Uint8Array(buffer, byteOffset, byteLength);
-  }
-}
+/** A tensor at a time: together they take as much memory as the model in float32. */
+const partOf = (trainer: Trainer, part: Part): TensorStream => ({
+  shapes: new Map(trainer.tensors().map(({ name, shape }) => [name, shape])),
+  async *pieces() {
+    for (const { name } of trainer.tensors()) yield* tensorBytes(await trainer.read(part, name));
+  },
+});

@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { writeSafetensors } from "../../test/fixtures/writeSafetensors.js";
 import { readAdapterFolder, withLeftOutLayers, writeAdapterFolder } from "./adapterFolder.js";
 import { readModelConfig } from "./modelConfig.js";
 import { modelSpec } from "./modelSpec.js";
-import { readSafetensors, safetensorsHeader, writeSafetensors } from "./safetensors.js";
+import { readSafetensors, safetensorsHeader } from "./safetensors.js";
 
 const adapter = fileURLToPath(new URL("../../test/reference/models/llama_linear/adapter", import.meta.url));
 let folder: string;

@@ -5,10 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, it } from "vitest";
+import { writeSafetensors } from "../../test/fixtures/writeSafetensors.js";
 import type { NamedTensors } from "../runtime/runtime.js";
 import { readAdapterFolder } from "./adapterFolder.js";
 import { writeMergedFolder } from "./mergedFolder.js";
-import { readSafetensors, writeSafetensors } from "./safetensors.js";
+import { readSafetensors } from "./safetensors.js";
 import { openWeightFolder } from "./weightFolder.js";
 
 const reference = (name: string) => fileURLToPath(new URL(`../../test/reference/models/${name}`, import.meta.url));

@@ -4,5 +4,5 @@ export { JsonFields } from "./jsonFields.js";
 export { readModelConfig } from "./modelConfig.js";
 export { noModelFolder } from "./noModelFolder.js";
 export { isOnnxFolder, openOnnxFolder } from "./onnxFolder.js";
-export { readSafetensors, writeSafetensors } from "./safetensors.js";
+export { readSafetensors } from "./safetensors.js";
 export { openWeightFiles, openWeightFolder, type WeightFolder } from "./weightFolder.js";

@@ -2,7 +2,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { gathered, readSafetensors, safetensorsPieces, streamOf, writeSafetensors } from "./safetensors.js";
+import { writeSafetensors } from "../../test/fixtures/writeSafetensors.js";
+import { gathered, readSafetensors, safetensorsPieces, streamOf } from "./safetensors.js";
 
 const folder = mkdtempSync(join(tmpdir(), "anneal-safetensors-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -115,12 +115,13 @@ export function streamOf(tensors: NamedTensors): TensorStream {
   return {
     shapes: new Map([...tensors].map(([name, { shape }]) => [name, shape])),
     async *pieces() {
-      yield* gathered(bytesOf(tensors));
+      yield* gathered(tensorBytes(tensors));
     },
   };
 }
 
-function* bytesOf(tensors: NamedTensors): Generator<Uint8Array> {
+/** Of each tensor, without a copy. */
+export function* tensorBytes(tensors: NamedTensors): Generator<Uint8Array> {
   for (const { data } of tensors.values()) yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 }
 
@@ -166,16 +167,7 @@ export function* gathered(pieces: Iterable<Uint8Array>): Generator<Uint8Array> {
   if (used > 0) yield room.subarray(0, used);
 }
 
-/** Writes float32 tensors so that the file is there whole or not at all, whenever the machine stops. */
-export async function writeSafetensors(
-  file: string,
-  tensors: NamedTensors,
-  metadata: Record<string, string> = {},
-): Promise<void> {
-  await writeWhole(file, safetensorsPieces(streamOf(tensors), metadata));
-}
-
-/** Temporary name, flush, rename, flush of the folder. */
+/** Writes a file that is there whole or not at all, whenever the machine stops: temporary name, flush, rename, flush of the folder. */
 export async function writeWhole(
   file: string,
   content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,

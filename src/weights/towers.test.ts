@@ -5,8 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
+import { writeSafetensors } from "../../test/fixtures/writeSafetensors.js";
 import { writeMergedFolder } from "./mergedFolder.js";
-import { readSafetensors, writeSafetensors } from "./safetensors.js";
+import { readSafetensors } from "./safetensors.js";
 import { openWeightFolder } from "./weightFolder.js";
 import { textConfig } from "./writeWeightFolder.js";
 

@@ -3,10 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { writeSafetensors } from "../../test/fixtures/writeSafetensors.js";
 import { ModelFileError } from "../errors.js";
 import { openRuntime } from "../runtime/runtime.js";
 import { writeMergedFolder } from "./mergedFolder.js";
-import { readSafetensors, writeSafetensors } from "./safetensors.js";
+import { readSafetensors } from "./safetensors.js";
 import { readSafetensorsHeader } from "./safetensorsHeader.js";
 import { openWeightFolder } from "./weightFolder.js";
 

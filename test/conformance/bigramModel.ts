@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { writeSafetensors } from "../../src/weights/index.js";
+import { writeSafetensors } from "../fixtures/writeSafetensors.js";
 
 export interface BigramModel {
   /** Tokens besides the 256 bytes, each a text that is cut out before anything else. */

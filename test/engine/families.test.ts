@@ -8,8 +8,8 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
 import { gather } from "../../src/gather/index.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
-import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { writeTinyTokenizer } from "../fixtures/tinyTokenizer.js";
+import { writeSafetensors } from "../fixtures/writeSafetensors.js";
 import { type Case, caseFolder, expected } from "../native/referenceModel.js";
 
 const FAMILIES: readonly Case[] = [

@@ -12,8 +12,8 @@ import { Engine, gather } from "../../src/index.js";
 import { type NamedTensors, weightTensors } from "../../src/runtime/runtime.js";
 import { JsonFields } from "../../src/weights/jsonFields.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
-import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
+import { writeSafetensors } from "../fixtures/writeSafetensors.js";
 import { DEVICE, isGpu, someOnGpu } from "../native/device.js";
 import { caseFolder } from "../native/referenceModel.js";
 

@@ -12,9 +12,9 @@ import { readGgufWeights } from "../../src/weights/ggufWeights.js";
 import { writeMergedFolder } from "../../src/weights/mergedFolder.js";
 import { readModelConfig } from "../../src/weights/modelConfig.js";
 import { modelSpec } from "../../src/weights/modelSpec.js";
-import { writeSafetensors } from "../../src/weights/safetensors.js";
 import { openWeightFiles, openWeightFolder } from "../../src/weights/weightFolder.js";
 import { type GgufDtype, writeGgufAdapter, writeGgufModel } from "../../src/weights/writeGgufModel.js";
+import { writeSafetensors } from "../fixtures/writeSafetensors.js";
 import { vocabulary } from "./oneWordVocabulary.js";
 import {
   CASES,
