@@ -56,6 +56,7 @@ napi_value most_likely(Js js, const Sequence& s, const sampling::Sampled& sample
 napi_value drafts(Js js, const Sequence& s) {
   if (s.drafts == 0) return js.null();
   return js.object({{"count", js.number(s.drafts)},
+                    {"place", js.number(s.draft_place)},
                     {"kept", js.array(s.kept, [&](const sampling::Sampled& sampled) {
                        return js.object({{"token", js.number(sampled.token)},
                                          {"logprob", js.number(sampled.logprob)},

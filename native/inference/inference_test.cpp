@@ -235,9 +235,9 @@ void guesses() {
   PromptLookup loop({1, 2, 3, 1, 2, 3});
   expect(held(loop.draft(), {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3}), "what repeats itself goes on");
   PromptLookup aligned({1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 5, 1, 2, 3});
-  expect(held(aligned.draft(), {10, 11, 12, 13}), "a place");
+  expect(held(aligned.draft(), {10, 11, 12, 13}) && aligned.place() == 3, "a place");
   aligned.append(std::vector<int32_t>{10, 99});
-  expect(held(aligned.draft(), {12, 13, 14}), "behind a token that was another");
+  expect(held(aligned.draft(), {12, 13, 14}) && aligned.place() == 5, "behind a token that was another");
   expect(
       longest.worthwhile(15, 0.5, 0) == 0 && longest.worthwhile(15, 0.02, 0) > 2 && longest.worthwhile(2, 0.02, 0) == 2,
       "as many as pay");

@@ -20,6 +20,8 @@ class PromptLookup {
 
   // The tokens that may follow, in order; empty: nothing like the end has come before. Good until the next call.
   std::span<const int32_t> draft();
+  // Where what it repeats begins, in the tokens given and those appended.
+  int32_t place() const { return place_; }
   // How many tokens of that draft are worth computing, of `most`, where each further one makes a step longer by
   // `row_cost` of it and `others` tokens come of it besides those of this sequence.
   int worthwhile(int most, double row_cost, int others) const;
@@ -43,7 +45,7 @@ class PromptLookup {
   std::vector<int32_t> before_;  // [tokens indexed]
   std::array<Record, 5> records_{};
   std::vector<int32_t> draft_;
-  int32_t place_ = -1;  // where what the draft repeats begins; once tokens have been appended, what lies behind as many
+  int32_t place_ = -1;  // as place(); once tokens have been appended, what lies behind as many
   int match_ = 0;       // of the last tokens, those that stand before it as well
 };
 

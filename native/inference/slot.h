@@ -44,6 +44,8 @@ class Slot {
   // Tokens that may follow those given, `most` at most: no more of them than it pays to compute unasked (see
   // PromptLookup). Good until accept().
   std::span<const int32_t> draft(int most, double row_cost, int others);
+  // See PromptLookup::place(); behind a draft that is not empty.
+  int32_t draft_place() const { return lookup_->place(); }
   // Takes a token that was drawn as it had been guessed, so that the next can be drawn before accept(). False, and it
   // is not taken: it ends the output, or it was not found out within the turn what may follow it.
   bool keep(int32_t token, grammar::Turn& turn);

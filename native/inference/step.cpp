@@ -225,6 +225,7 @@ void Stepper::add_drafts(Sequence& s, int others) {
   const auto drafts = s.slot->draft(most, row_cost_.share(), others);
   s.tokens.insert(s.tokens.end(), drafts.begin(), drafts.end());
   s.drafts = int(drafts.size());
+  if (s.drafts > 0) s.draft_place = s.slot->draft_place();
 }
 
 // Not where the last token cannot be computed again: its recurrent state has moved on, pages behind its window are

@@ -42,6 +42,7 @@ struct Sequence {
   // Set by begin_step.
   int max_tokens = 0;           // tokens at most: those after a draw are known only when the step runs
   int drafts = 0;               // of its tokens, the last ones: guesses
+  int32_t draft_place = 0;      // where these stood before: in `lookup`, and behind it the outputs
   int64_t draw = 0, after = 0;  // its own draw's number; that of the draw it goes on from
 
   // Results. -2: nothing was to be drawn; -1: no token was permitted; kPutOff: what may follow was not known in time,

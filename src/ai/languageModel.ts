@@ -79,7 +79,7 @@ function usageOf({
   prompt_tokens,
   completion_tokens,
   prompt_tokens_details: { cached_tokens },
-  completion_tokens_details: { reasoning_tokens: reasoning = 0 } = { reasoning_tokens: 0 },
+  completion_tokens_details: { reasoning_tokens: reasoning = 0 } = {},
 }: CompletionUsage): Usage {
   return {
     inputTokens: {

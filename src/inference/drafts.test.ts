@@ -192,6 +192,24 @@ describe("guessed tokens", () => {
     expect(model.seen.lookups).toEqual([prompt(50), [...prompt(50), 901, 902, 903, ...prompt(50).slice(-32)]]);
   });
 
+  test.each<[string, number, number[], [number, number]]>([
+    ["in the prompt alone", 20, [901, 902], [0, 0]],
+    ["in the prompt and the prediction", 47, [901, 902, 903, 904], [1, 3]],
+    ["in the prediction", 50, [901, 902, 903, 904, 905, 906, 907], [4, 3]],
+    ["in the prediction and what follows it", 53, [901, 902, 903, 904, 905, 906], [3, 0]],
+  ])("that stood %s are counted as what they are of the prediction", async (_, guessPlace, prediction, counts) => {
+    // Of seven guesses the first four hold, once.
+    const guess = (context: number[]) => (context.length === 51 ? [5, 5, 5, 5, 6, 6, 6] : []);
+    const { loop } = openLoop({ next: () => 5, guess, guessPlace }, { promptLookup: true });
+    const given = { promptTokens: prompt(50), params: { maxTokens: 20 } };
+    const without = loop.submit(request(given));
+    await read(without);
+    expect(without.record.prediction).toBeNull();
+    const generation = loop.submit(request({ ...given, prediction }));
+    await read(generation);
+    expect(generation.record.prediction).toEqual({ accepted: counts[0], rejected: counts[1] });
+  });
+
   test("end at the limit", async () => {
     const { loop } = openLoop({ next: () => 5, guess: () => new Array(15).fill(5) }, { promptLookup: true });
     const result = await read(loop.submit(request({ params: { maxTokens: 40 } })));

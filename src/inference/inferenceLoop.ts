@@ -314,7 +314,8 @@ export class InferenceLoop {
     this.scheduler.prefillLimit.observe(step.tokens + drafted, output.seconds);
     for (const [i, { sequence, position, samples, maxFurther }] of step.runs.entries()) {
       const forced = output.forced[i] ?? NO_TOKENS;
-      const kept = output.drafts?.[i]?.kept ?? NO_DRAWS;
+      const guesses = output.drafts?.[i] ?? null;
+      const kept = guesses?.kept ?? NO_DRAWS;
       if (samples) {
         sequence.pending--;
         sequence.settleFurther(kept.length, forced.length, maxFurther);
@@ -337,6 +338,7 @@ export class InferenceLoop {
         sequence.owner.fail(notNumbers());
         continue;
       }
+      if (guesses) sequence.countGuesses(guesses);
       this.counts.generatedTokens += kept.length + 1 + forced.length;
       this.counts.stepTokens += forced.length;
       const last = {

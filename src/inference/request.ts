@@ -79,7 +79,7 @@ export interface GenerationRequest {
    * itself.
    */
   thoughtIds?: Int32Array;
-  /** What outputs will be much like: guessed from, as the prompt is, where the device can. */
+  /** What outputs will be much like: guessed from, as the prompt is, where the device can. Empty: nobody guesses. */
   prediction?: readonly number[];
   /** Choices; each samples with a seed of its own. */
   n: number;
@@ -160,6 +160,8 @@ export interface GenerationRecord {
   firstToken: number;
   finished: number;
   cachedTokens: number;
+  /** Tokens of the prediction that were tried as what comes next, of all choices; null: there is none. */
+  prediction: { accepted: number; rejected: number } | null;
   /** Per choice. */
   outputTokens: number[];
   /** Per choice; null: not ended by itself. */

@@ -39,6 +39,7 @@ export abstract class RequestState implements SequenceOwner {
       firstToken: 0,
       finished: 0,
       cachedTokens: 0,
+      prediction: request.prediction ? { accepted: 0, rejected: 0 } : null,
       outputTokens: new Array(n).fill(0),
       finishes: new Array(n).fill(null),
     };

@@ -1,6 +1,6 @@
 // A sequence: its tokens, how many of them are computed, and the pages that hold their keys and values.
 
-import type { RowLogprobs, StepSequence } from "../runtime/runtime.js";
+import type { Guesses, RowLogprobs, StepSequence } from "../runtime/runtime.js";
 import { PAGE_SIZE } from "./pageGroups.js";
 import type { GenerationRecord, GenerationRequest, TokenLogprobs } from "./request.js";
 
@@ -290,6 +290,17 @@ export class Sequence {
     all.set(prediction, prompt.length);
     all.set(end, prompt.length + prediction.length);
     return all;
+  }
+
+  /** Those that stand in the prediction. */
+  countGuesses({ count, place, kept }: Guesses): void {
+    const { prediction } = this.owner.record;
+    if (prediction === null) return;
+    const from = this.promptLength;
+    const to = from + this.request.prediction!.length;
+    const inside = (guesses: number) => Math.max(0, Math.min(place + guesses, to) - Math.max(place, from));
+    prediction.accepted += inside(kept.length);
+    prediction.rejected += inside(count) - inside(kept.length);
   }
 
   private readonly stepRow: Required<StepSequence> = {

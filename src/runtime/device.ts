@@ -217,6 +217,15 @@ export interface KeptDraw {
   top: { ids: Int32Array; logprobs: Float32Array } | null;
 }
 
+/** Tokens that a step has computed unasked. */
+export interface Guesses {
+  count: number;
+  /** Where the first of them stood before: in the slot's `lookup`, and behind it its outputs. */
+  place: number;
+  /** The draws before the step's last one that were as guessed: of the first of these tokens. */
+  kept: KeptDraw[];
+}
+
 export interface StepOutput {
   /**
    * Per sequence: the sampled token, -1 if none was permitted (or the slot had no last token to go on from), -2 if `sample` was
@@ -232,8 +241,8 @@ export interface StepOutput {
   temperatureLogprobs: Float32Array;
   /** Per sequence: what was taken after the sampled token, at most `maxForced` tokens; null: nothing. */
   forced: (Int32Array | null)[];
-  /** Per sequence: how many guesses were computed, and the draws before `tokens` that were as guessed; null or absent: none. */
-  drafts?: ({ count: number; kept: KeptDraw[] } | null)[];
+  /** Per sequence: what was guessed; null or absent: nothing. */
+  drafts?: (Guesses | null)[];
   /** Per sequence: the most likely tokens, or those of the slot's logprobIds. */
   top: ({ ids: Int32Array; logprobs: Float32Array } | null)[];
   /** Entries whose `next` is -1 have logprob 0 and rank 0. */

@@ -375,7 +375,7 @@ export const chatFields = named(
     parallel_tool_calls: field(z.boolean().nullish(), "false and null: only the first call is kept. Default: true."),
     prediction: field(
       optional(prediction),
-      "A text that replies will be much like, as a file that is to be changed in places: the tokens that come of it are guessed, and a step computes many of them at once where the engine guesses (`speculation`). Replies are the same without it. Default: none.",
+      "A text that replies will be much like, as a file that is to be changed in places: the tokens that come of it are guessed, and a step computes many of them at once where the engine guesses (`speculation`). Replies are the same without it; `usage` tells how many of its tokens came so. Default: none.",
     ),
     user: field(optional(z.string()), "Without effect."),
     use_beam_search: field(flag(false), "Search the `n` likeliest replies instead of drawing them."),

@@ -125,8 +125,23 @@ export const usage = named(
       "More of the prompt.",
     ),
     completion_tokens_details: field(
-      z.object({ reasoning_tokens: field(z.int(), "Of the completion's: those of thoughts.") }).optional(),
-      "More of the completion, of chats with a model that thinks.",
+      z
+        .object({
+          reasoning_tokens: field(
+            z.int().optional(),
+            "Of the completion's: those of thoughts, of a model that thinks.",
+          ),
+          accepted_prediction_tokens: field(
+            z.int().optional(),
+            "Of the completion's: those that were guessed from the `prediction`.",
+          ),
+          rejected_prediction_tokens: field(
+            z.int().optional(),
+            "Tokens of the `prediction` that were guessed, and did not come.",
+          ),
+        })
+        .optional(),
+      "More of the completion, of chats with a model that thinks or a `prediction`.",
     ),
   }),
   "How many tokens a completion took.",

@@ -241,7 +241,7 @@ export interface ChatCompletionCreateParamsBase {
   /**
    * A text that replies will be much like, as a file that is to be changed in places: the tokens that come of it are
    * guessed, and a step computes many of them at once where the engine guesses (`speculation`). Replies are the same
-   * without it. Default: none.
+   * without it; `usage` tells how many of its tokens came so. Default: none.
    */
   prediction?: ChatPrediction | null;
   /** Without effect. */
@@ -472,10 +472,14 @@ export interface CompletionUsage {
     /** Of the prompt's: those that were not computed again. */
     cached_tokens: number;
   };
-  /** More of the completion, of chats with a model that thinks. */
+  /** More of the completion, of chats with a model that thinks or a `prediction`. */
   completion_tokens_details?: {
-    /** Of the completion's: those of thoughts. */
-    reasoning_tokens: number;
+    /** Of the completion's: those of thoughts, of a model that thinks. */
+    reasoning_tokens?: number;
+    /** Of the completion's: those that were guessed from the `prediction`. */
+    accepted_prediction_tokens?: number;
+    /** Tokens of the `prediction` that were guessed, and did not come. */
+    rejected_prediction_tokens?: number;
   };
 }
 

@@ -3,7 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { EngineCore } from "../../src/engine/core/core.js";
-import { type ChatCompletionCreateParamsNonStreaming, Engine } from "../../src/index.js";
+import { type ChatCompletionCreateParamsNonStreaming, type CompletionUsage, Engine } from "../../src/index.js";
 
 const CODE = Array.from(
   { length: 6 },
@@ -93,6 +93,36 @@ describe("guesses at the tokens to come", () => {
     expect(statsOf(guessing).keptTokens).toBeGreaterThan(keptTokens);
     const wrong = { ...request, prediction: { type: "image", content: text } as never };
     await expect(guessing.chat.completions.create(wrong)).rejects.toMatchObject({ param: "prediction.type" });
+  });
+
+  it("from what a request predicts are told with its tokens", async () => {
+    const request = { messages: [{ role: "user", content: 'Spell "planet" backwards.' }], temperature: 0 };
+    const usageOf = async (engine: Engine, more: object, streaming: boolean) => {
+      if (!streaming) return (await engine.chat.completions.create({ ...request, ...more })).usage;
+      let usage: CompletionUsage | null | undefined;
+      const options = { stream: true, stream_options: { include_usage: true } } as const;
+      for await (const chunk of await engine.chat.completions.create({ ...request, ...more, ...options })) {
+        usage = chunk.usage;
+      }
+      return usage!;
+    };
+    const { choices } = await plain.chat.completions.create(request);
+    const prediction = { type: "content", content: choices[0]!.message.content! };
+    const none = { accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 };
+    for (const streaming of [false, true]) {
+      const details = await usageOf(plain, { prediction }, streaming).then((usage) => usage.completion_tokens_details);
+      expect(details).toEqual({ reasoning_tokens: 0, ...none });
+      const without = await usageOf(guessing, {}, streaming).then((usage) => usage.completion_tokens_details);
+      expect(without).toEqual({ reasoning_tokens: 0 });
+      let accepted = 0;
+      // Whether any are guessed depends on what a row more has taken.
+      for (let i = 0; i < 20 && accepted === 0; i++) {
+        const { completion_tokens, completion_tokens_details } = await usageOf(guessing, { prediction }, streaming);
+        accepted = completion_tokens_details!.accepted_prediction_tokens!;
+        expect(accepted).toBeLessThanOrEqual(completion_tokens);
+      }
+      expect(accepted).toBeGreaterThan(0);
+    }
   });
 
   it("save steps, and are counted", async () => {

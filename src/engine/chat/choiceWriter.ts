@@ -1,6 +1,6 @@
 // One choice of an answer, event by event: its text taken apart, its logprobs written, its end named.
 
-import type { TokensEvent } from "../../inference/index.js";
+import type { GenerationRecord, TokensEvent } from "../../inference/index.js";
 import type { ChoiceLogprobs, CompletionUsage, FinishReason } from "../../types/chat.js";
 import { LogprobWriter } from "./logprobs.js";
 import type { PreparedChat } from "./preparedChat.js";
@@ -85,18 +85,29 @@ export class ChoiceWriters {
   }
 }
 
-/** The prompt counts once, whatever the number of choices. `reasoning`: null where the model does not think. */
+/**
+ * The prompt counts once, whatever the number of choices. `reasoning`: null where the model does not think; `prediction`: where
+ * none was given.
+ */
 export function usage(
   prompt: number,
   completion: number,
   cached: number,
   reasoning: number | null = null,
+  prediction: GenerationRecord["prediction"] = null,
 ): CompletionUsage {
+  const details = {
+    ...(reasoning !== null && { reasoning_tokens: reasoning }),
+    ...(prediction !== null && {
+      accepted_prediction_tokens: prediction.accepted,
+      rejected_prediction_tokens: prediction.rejected,
+    }),
+  };
   return {
     prompt_tokens: prompt,
     total_tokens: prompt + completion,
     completion_tokens: completion,
     prompt_tokens_details: { cached_tokens: cached },
-    ...(reasoning === null ? {} : { completion_tokens_details: { reasoning_tokens: reasoning } }),
+    ...(Object.keys(details).length > 0 && { completion_tokens_details: details }),
   };
 }

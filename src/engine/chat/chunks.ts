@@ -16,7 +16,7 @@ export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
 
   constructor(
     private readonly chat: PreparedChat,
-    generation: Generation,
+    private readonly generation: Generation,
   ) {
     super();
     this.events = generation[Symbol.asyncIterator]();
@@ -87,7 +87,8 @@ export class ChunkStream extends OrderedStream<ChatCompletionChunk> {
   private usageChunk(): ChatCompletionChunk {
     const chunk = this.envelope([]);
     const prompt = this.chat.generation.promptTokens.length;
-    chunk.usage = usage(prompt, this.completionTokens, this.cached, this.writers.reasoningTokens);
+    const { prediction } = this.generation.record;
+    chunk.usage = usage(prompt, this.completionTokens, this.cached, this.writers.reasoningTokens, prediction);
     chunk.system_fingerprint = this.chat.fingerprint;
     return chunk;
   }

@@ -39,7 +39,7 @@ export async function completion(chat: PreparedChat, generation: Generation): Pr
     choices,
     service_tier: null,
     system_fingerprint: chat.fingerprint,
-    usage: usage(promptTokens.length, completionTokens, cached, writers.reasoningTokens),
+    usage: usage(promptTokens.length, completionTokens, cached, writers.reasoningTokens, generation.record.prediction),
     prompt_logprobs: prompt === null ? null : await promptLogprobs(chat.tokenizer, promptTokens, prompt),
     prompt_token_ids: chat.returnTokenIds ? [...promptTokens] : null,
     kv_transfer_params: null,

@@ -120,7 +120,8 @@ async function predicted(
   { tokenizer, loop }: BaseModel,
   signal: AbortSignal | undefined,
 ): Promise<Pick<GenerationRequest, "prediction">> {
-  if (prediction === undefined || !loop.guesses) return {};
+  if (prediction === undefined) return {};
+  if (!loop.guesses) return { prediction: [] };
   const { content } = prediction;
   const text = typeof content === "string" ? content : content.map((part) => part.text).join("");
   const keep = { side: "first", count: loop.contextLength } as const;

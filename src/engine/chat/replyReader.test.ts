@@ -221,7 +221,7 @@ describe("reasoning", () => {
     const counts = (await chunks({ stream_options })).map((chunk) => chunk.usage!.completion_tokens_details);
     expect(counts[0]).toEqual({ reasoning_tokens: 0 });
     expect(counts.at(-1)).toEqual(details);
-    const told = counts.map((count) => count!.reasoning_tokens);
+    const told = counts.map((count) => count!.reasoning_tokens!);
     expect([...told].sort((a, b) => a - b)).toEqual(told);
     const cut = await ask({ max_tokens: 3 });
     expect(cut.usage.completion_tokens_details).toEqual({ reasoning_tokens: 2 });
@@ -235,7 +235,7 @@ describe("reasoning", () => {
     const template = `{#- [THINK] [/THINK] -#}${CHATML}`;
     const thought = "One and two and three and four make ten, I think.";
     const { ask, chunks, tokenizer } = await withThoughts(`[THINK]\n${thought}\n[/THINK]\n\nTen.`, template);
-    const count = (await ask()).usage.completion_tokens_details!.reasoning_tokens;
+    const count = (await ask()).usage.completion_tokens_details!.reasoning_tokens!;
     expect(Math.abs(count - tokenizer.encode(thought).length)).toBeLessThanOrEqual(2);
     const streamed = (await chunks({ stream_options: { include_usage: true } })).at(-1)!.usage!;
     expect(streamed.completion_tokens_details!.reasoning_tokens).toBe(count);
