@@ -104,21 +104,14 @@ std::vector<int32_t> Argument::int32s() const { return copied<int32_t>(napi_int3
 std::vector<float> Argument::floats() const { return copied<float>(napi_float32_array, "a Float32Array"); }
 std::vector<uint8_t> Argument::bytes() const { return copied<uint8_t>(napi_uint8_array, "a Uint8Array"); }
 
-template <class T>
-std::span<T> Argument::place(napi_typedarray_type type, const char* name, const char* what, size_t length) const {
-  const auto place = typed<T>(type, name);
+std::span<uint32_t> Argument::words(size_t length) const {
+  const auto place = typed<uint32_t>(napi_uint32_array, "a Uint32Array");
   if (place.size() != length)
-    invalid(path_,
-            "holds " + std::to_string(place.size()) + " " + what + ", " + std::to_string(length) + " are needed");
+    invalid(path_, "holds " + std::to_string(place.size()) + " words, " + std::to_string(length) + " are needed");
   return place;
 }
 
-std::span<uint32_t> Argument::words(size_t length) const {
-  return place<uint32_t>(napi_uint32_array, "a Uint32Array", "words", length);
-}
-std::span<float> Argument::numbers(size_t length) const {
-  return place<float>(napi_float32_array, "a Float32Array", "numbers", length);
-}
+std::span<float> Argument::numbers() const { return typed<float>(napi_float32_array, "a Float32Array"); }
 
 std::vector<float> Argument::finite_floats() const {
   auto values = floats();

@@ -63,9 +63,9 @@ class Argument {
   std::vector<float> floats() const;    // Float32Array, anything in it
   std::vector<float> finite_floats() const;
   std::vector<uint8_t> bytes() const;  // Uint8Array
-  // A Uint32Array or Float32Array of that length, to be written before JavaScript runs again.
+  // To be written before JavaScript runs again: a Uint32Array of that length, a Float32Array.
   std::span<uint32_t> words(size_t length) const;
-  std::span<float> numbers(size_t length) const;
+  std::span<float> numbers() const;
   uint32_t array_length(uint32_t max) const;  // must be an Array
   const Argument& object() const;             // must be one
 
@@ -76,8 +76,6 @@ class Argument {
  private:
   template <class T> std::span<T> typed(napi_typedarray_type type, const char* name) const;
   template <class T> std::vector<T> copied(napi_typedarray_type type, const char* name) const;
-  template <class T>
-  std::span<T> place(napi_typedarray_type type, const char* name, const char* what, size_t length) const;
   Js js_;
   napi_value value_;
   Path path_;

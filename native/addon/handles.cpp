@@ -38,6 +38,7 @@ void TrainerHandle::close() {
     if (auto pass = known.lock(); pass && pass->state) executor.retire(std::move(pass->state));
   passes.clear();
   executor.retire(std::move(state));
+  held.reset();
   place.reset();
 }
 

@@ -82,11 +82,10 @@ struct TrainerHandle {
   std::vector<model::TensorShape> tensors;
   Pending pending;
   std::vector<std::weak_ptr<PassHolder>> passes;
-  training::OpenTrainers::Place place;           // while open
-  int64_t steps = 0;                             // optimizer steps that have ended
-  std::shared_ptr<std::vector<float>> gathered;  // what JavaScript asked for last; null while it comes
-  bool holds = false;                            // see training::Trainer::hold(), as queued
+  training::OpenTrainers::Place place;  // while open
+  int64_t steps = 0;                    // optimizer steps that have ended
   training::WeightChanges changes = std::make_shared<int64_t>(0);
+  std::shared_ptr<training::HeldState> held;  // null while it is made
 
   ~TrainerHandle() { close(); }
   void require_open() const;

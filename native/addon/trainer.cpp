@@ -191,47 +191,40 @@ napi_value Trainer::read(const Arguments& arguments) {
                });
 }
 
+// In memory that stays from copy to copy: an adapter has a hundred megabytes.
 napi_value Trainer::hold(const Arguments&) {
   handle_->require_open();
-  auto done = start([](training::Trainer& trainer) { trainer.hold(); }, [](Js js) { return js.undefined(); });
-  handle_->holds = true;
-  return done;
-}
-
-// Into memory that stays from call to call, and from there to JavaScript's on its own thread: an adapter has a hundred
-// megabytes, and memory of JavaScript's would be taken anew for each piece, or could go while another thread wrote to
-// it.
-napi_value Trainer::gather(const Arguments& arguments) {
-  const auto part = part_of(arguments.at(0, "part"));
-  const auto tensors = int64_t(handle_->tensors.size());
-  const auto first = arguments.at(1, "first").integer(0, tensors - 1);
-  const auto count = arguments.at(2, "count").integer(1, tensors - first);
-  const Argument held_argument = arguments.at(3, "held");
-  const bool held = held_argument.boolean();
-  handle_->require_open();
-  if (held && (!handle_->holds || part == Trainable::Part::gradient))
-    invalid(held_argument.path(), "must be false: nothing of this part is held");
-  auto room = std::exchange(handle_->gathered, nullptr);
-  if (!room) room = std::make_shared<std::vector<float>>();
-  return start([room, part, first, count,
-                held](training::Trainer& trainer) { trainer.gather(part, size_t(first), size_t(count), held, *room); },
+  auto room = std::exchange(handle_->held, nullptr);
+  if (!room) room = std::make_shared<training::HeldState>();
+  return start([room](training::Trainer& trainer) { trainer.hold(*room); },
                [handle = handle_, room](Js js) {
-                 handle->gathered = room;
-                 return js.number(double(room->size()));
+                 handle->held = room;
+                 return js.undefined();
                });
 }
 
-napi_value Trainer::gathered(const Arguments& arguments) {
-  const auto values = handle_->gathered;
-  const auto to = arguments.at(0, "to").numbers(values ? values->size() : 0);
-  if (values) std::copy(values->begin(), values->end(), to.begin());
+// On JavaScript's thread: whoever reads a copy does not wait for the passes of this trainer and others.
+napi_value Trainer::held(const Arguments& arguments) {
+  const Argument part_name = arguments.at(0, "part");
+  const auto part = part_of(part_name);
+  handle_->require_open();
+  if (!handle_->held || part == Trainable::Part::gradient) invalid(part_name.path(), "is not held");
+  const training::HeldState& held = *handle_->held;
+  const auto& values = part == Trainable::Part::value     ? held.value
+                       : part == Trainable::Part::moment1 ? held.moment1
+                                                          : held.moment2;
+  const auto from = arguments.at(1, "from").integer(0, int64_t(values.size()));
+  const Argument to_argument = arguments.at(2, "to");
+  const auto to = to_argument.numbers();
+  if (to.size() > values.size() - size_t(from))
+    invalid(to_argument.path(),
+            "is longer than what is held from there on: " + std::to_string(values.size() - size_t(from)));
+  std::copy_n(values.begin() + from, to.size(), to.begin());
   return arguments.js.undefined();
 }
 
 napi_value Trainer::rest(const Arguments&) {
   handle_->require_open();
-  handle_->gathered = nullptr;
-  handle_->holds = false;
   return start([](training::Trainer& trainer) { trainer.rest(); }, [](Js js) { return js.undefined(); });
 }
 
@@ -310,9 +303,8 @@ void define_trainer(Js js) {
        describe<&Trainer::forward>("forward"), describe<&Trainer::evaluate>("evaluate"),
        describe<&Trainer::memory>("memory"), describe<&Trainer::optim_step>("optimStep"),
        describe<&Trainer::zero_grad>("zeroGrad"), describe<&Trainer::publish>("publish"),
-       describe<&Trainer::read>("read"), describe<&Trainer::hold>("hold"), describe<&Trainer::gather>("gather"),
-       describe<&Trainer::gathered>("gathered"), describe<&Trainer::rest>("rest"), describe<&Trainer::write>("write"),
-       describe<&Trainer::close>("close")});
+       describe<&Trainer::read>("read"), describe<&Trainer::hold>("hold"), describe<&Trainer::held>("held"),
+       describe<&Trainer::rest>("rest"), describe<&Trainer::write>("write"), describe<&Trainer::close>("close")});
   define_class<Pass>(js, "Pass", {describe<&Pass::backward>("backward"), describe<&Pass::close>("close")});
 }
 

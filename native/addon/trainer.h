@@ -22,11 +22,9 @@ class Trainer {
   napi_value publish(const Arguments&);  // -> promise of the version
   napi_value read(const Arguments&);     // (part, tensor?) -> promise of named tensors
   napi_value hold(const Arguments&);     // -> promise
-  // (part, first tensor, count, held) -> promise of how many numbers there are for gathered()
-  napi_value gather(const Arguments&);
-  napi_value gathered(const Arguments&);  // (Float32Array of as many)
-  napi_value rest(const Arguments&);      // -> promise
-  napi_value write(const Arguments&);     // (part, tensors, steps?) -> promise
+  napi_value held(const Arguments&);     // (part, from, Float32Array): numbers of what is held, from one on
+  napi_value rest(const Arguments&);     // -> promise
+  napi_value write(const Arguments&);    // (part, tensors, steps?) -> promise
   napi_value close(const Arguments&);
 
  private:

@@ -1,6 +1,6 @@
 #include "trainer.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "../executor/pool.h"
 #include "../model/invalid_input.h"
@@ -94,37 +94,17 @@ std::vector<std::vector<float>> Trainer::read(Part part, size_t first, size_t co
   return values;
 }
 
-void Trainer::gather(Part part, size_t first, size_t count, bool held, std::vector<float>& to) const {
+void Trainer::hold(HeldState& to) const {
   const auto& tensors = trainable_->tensors();
-  size_t size = 0;
-  for (size_t i = first; i < first + count; ++i) size += size_t(tensors[i].elements());
-  to.resize(size);
-  auto place = to.begin();
-  for (size_t i = first; i < first + count; ++i) {
-    const std::span<float> values(place, size_t(tensors[i].elements()));
-    if (held)
-      std::copy_n(held_.at(part)[i].begin(), values.size(), place);
-    else
-      trainable_->read(int(i), part, values);
-    place += int64_t(values.size());
+  int64_t size = 0;
+  for (const auto& tensor : tensors) size += tensor.elements();
+  for (auto [part, values] : {std::pair(Part::value, &to.value), std::pair(Part::moment1, &to.moment1),
+                              std::pair(Part::moment2, &to.moment2)}) {
+    values->resize(size_t(size));
+    float* place = values->data();
+    for (size_t i = 0; i < tensors.size(); place += tensors[i++].elements())
+      trainable_->read(int(i), part, {place, size_t(tensors[i].elements())});
   }
-}
-
-void Trainer::hold() {
-  const auto& tensors = trainable_->tensors();
-  for (const Part part : {Part::value, Part::moment1, Part::moment2}) {
-    auto& held = held_[part];
-    held.resize(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      held[i].resize(size_t(tensors[i].elements()));
-      trainable_->read(int(i), part, held[i]);
-    }
-  }
-}
-
-void Trainer::rest() {
-  held_.clear();
-  trainable_->rest();
 }
 
 void Trainer::write(Part part, const std::vector<std::vector<float>>& values, int64_t steps) {

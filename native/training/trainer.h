@@ -1,6 +1,5 @@
 // An open trainer: something trainable, and the passes over rows for it.
 #pragma once
-#include <map>
 #include <memory>
 
 #include "rows.h"
@@ -33,6 +32,12 @@ class Pass {
   std::unique_ptr<backends::TrainPass> kept_;
 };
 
+// A copy of what is trained, of each part one tensor behind the other, row-major: what is written while training goes
+// on.
+struct HeldState {
+  std::vector<float> value, moment1, moment2;
+};
+
 // What the dispatcher uses of a trainer.
 class Trainer {
  public:
@@ -54,12 +59,9 @@ class Trainer {
 
   // Of `count` tensors from one on, row-major.
   std::vector<std::vector<float>> read(backends::Trainable::Part, size_t first, size_t count) const;
-  // The same one behind the other, in place of what `to` holds. `held`: as hold() found them.
-  void gather(backends::Trainable::Part, size_t first, size_t count, bool held, std::vector<float>& to) const;
-  // Keeps a copy of the values and moments for gather(), until it is called again, or rest().
-  void hold();
-  // Nothing follows for some time: memory goes that is not needed to go on.
-  void rest();
+  // Values and moments as they are now, into memory that may be another copy's.
+  void hold(HeldState& to) const;
+  void rest() { trainable_->rest(); }
   // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.
   void write(backends::Trainable::Part, const std::vector<std::vector<float>>&, int64_t steps);
 
@@ -70,7 +72,6 @@ class Trainer {
                                            const backends::PassOptions&);
   backends::Backend& backend_;
   std::unique_ptr<backends::Trainable> trainable_;
-  std::map<backends::Trainable::Part, std::vector<std::vector<float>>> held_;
 };
 
 }  // namespace anneal::training

@@ -67,9 +67,8 @@ export interface NativeTrainer {
   publish(): Promise<number>;
   read(part: string, tensor?: string): Promise<NativeTensor[]>;
   hold(): Promise<void>;
-  /** Of `count` tensors from one on, for `gathered`: how many numbers they have. */
-  gather(part: string, first: number, count: number, held: boolean): Promise<number>;
-  gathered(to: Float32Array): void;
+  /** As many numbers of what is held, from one on. */
+  held(part: string, from: number, to: Float32Array): void;
   rest(): Promise<void>;
   write(part: string, tensors: NativeTensor[], steps?: number): Promise<void>;
   close(): void;

@@ -12,6 +12,8 @@ import type { AdapterSpec, NamedTensors, Trainer } from "./trainer.js";
 
 /** Of each number that is trained: master, gradient, gradient of the open pass and two moments, float32. */
 const MASTER_BYTES = 20;
+/** Of what is held of an adapter: value and moments. */
+const HELD_BYTES = 12;
 /** A trainer may rest that takes no more of what the device has left. */
 const RESTING_SHARE = 1 / 4;
 const computeBytes = (dtype: ElementType) => (dtype === "float32" ? 4 : 2);
@@ -99,12 +101,13 @@ export class NativeDeviceModel implements DeviceModel {
 
   /**
    * As of weights, of its two factors, and the versions of two steps, of which one takes the other's place; each with its
-   * transposes.
+   * transposes. And what is held of it to be written, which is not on another device.
    */
   adapterTrainingBytes(spec: AdapterSpec): number {
     const elements = elementsOf(nativeAddon().adapterTensors(this.config, spec));
     const padding = (Math.ceil(spec.rank / RANK_PANEL) * RANK_PANEL) / spec.rank;
-    return elements * (MASTER_BYTES + 4 * padding * computeBytes(this.dtype));
+    const held = this.device === "cpu" ? HELD_BYTES : 0;
+    return elements * (MASTER_BYTES + held + 4 * padding * computeBytes(this.dtype));
   }
 
   async trainAdapter(spec: AdapterSpec, options: { seed: bigint; tensors?: NamedTensors }): Promise<Trainer> {

@@ -5,7 +5,7 @@ import { cancellable } from "./cancellation.js";
 import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
 import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./trainer.js";
 
-/** Floats that are taken from the native side at once of tensors that are smaller. */
+/** Floats that are taken from the native side at once. */
 const AT_ONCE = 2 ** 18;
 
 /** How a device counts those that are at work. */
@@ -22,7 +22,7 @@ export class NativeDeviceTrainer implements Trainer {
 
   readonly here = {
     hold: () => this.#native.hold(),
-    pieces: (part: "value" | "moment1" | "moment2", held = false) => this.#pieces(part, held),
+    pieces: (part: "value" | "moment1" | "moment2") => this.#pieces(part),
     rest: async () => {
       if (!this.#use.mayRest()) return false;
       await this.#native.rest();
@@ -106,48 +106,15 @@ export class NativeDeviceTrainer implements Trainer {
     this.#use.end();
   }
 
-  async *#pieces(part: string, held: boolean): AsyncGenerator<Uint8Array> {
-    const runs = inRuns(this.tensors().map(({ shape }) => elementCount(shape)));
-    const room = new Float32Array(Math.max(0, ...runs.map(({ floats }) => floats)));
-    const gather = (run: Run | undefined) => {
-      const gathering = run && this.#native.gather(part, run.first, run.count, held);
-      // Told where it is waited for.
-      gathering?.catch(() => undefined);
-      return gathering;
-    };
-    let next = gather(runs[0]);
-    try {
-      for (const [r, { floats }] of runs.entries()) {
-        await next;
-        const piece = room.subarray(0, floats);
-        this.#native.gathered(piece);
-        // While this one is written.
-        next = gather(runs[r + 1]);
-        yield new Uint8Array(piece.buffer, 0, piece.byteLength);
-      }
-    } finally {
-      await next?.catch(() => undefined);
+  async *#pieces(part: string): AsyncGenerator<Uint8Array> {
+    const floats = this.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
+    const room = new Float32Array(Math.min(floats, AT_ONCE));
+    for (let from = 0; from < floats; from += room.length) {
+      const piece = room.subarray(0, floats - from);
+      this.#native.held(part, from, piece);
+      yield new Uint8Array(piece.buffer, 0, piece.byteLength);
     }
   }
-}
-
-/** Tensors that follow one another, from `first` on. */
-interface Run {
-  first: number;
-  count: number;
-  floats: number;
-}
-
-function inRuns(sizes: readonly number[]): Run[] {
-  const runs: Run[] = [];
-  for (const [first, size] of sizes.entries()) {
-    const run = runs.at(-1);
-    if (run && run.floats + size <= AT_ONCE) {
-      run.count += 1;
-      run.floats += size;
-    } else runs.push({ first, count: 1, floats: size });
-  }
-  return runs;
 }
 
 class NativeTrainPass implements TrainPass {

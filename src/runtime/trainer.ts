@@ -49,13 +49,13 @@ export interface PassResult {
 
 /** What only a trainer in this process can do. */
 export interface ResidentTrainer {
-  /** Keeps a copy of values and moments for `pieces`, in place of the one before. */
+  /** Keeps a copy of values and moments, in place of the one before. */
   hold(): Promise<void>;
   /**
-   * The bytes of a part's tensors as float32, in the order of `tensors()`, one stream at a time; each piece is good until the
-   * next one is asked for. `held`: as `hold` found them.
+   * Of that copy, a part's tensors as float32, in the order of `tensors()`: each piece is good until the next one is asked for.
+   * They wait for no passes.
    */
-  pieces(part: "value" | "moment1" | "moment2", held?: boolean): AsyncIterable<Uint8Array>;
+  pieces(part: "value" | "moment1" | "moment2"): AsyncIterable<Uint8Array>;
   /**
    * Nothing is asked of the trainer until `resume`: the gradient goes, and memory of passes as when it is closed. False: the
    * device has not so much left that its weights should stay; then it is to be closed.

@@ -73,26 +73,23 @@ const OPTIMIZER_FILE = "optimizer.safetensors";
 /** What is read of an adapter's folder. */
 export const ADAPTER_FILES: readonly string[] = ["adapter_config.json", "adapter_model.safetensors", META_FILE];
 
-/**
- * What the trainer holds, to be written once: by whoever changes it only then, or, `held`, from a copy that stays until the
- * next one is made. `forResuming` as of `captureState`.
- */
+/** A copy of what the trainer holds, to be written before the next one is made. `forResuming` as of `captureState`. */
 export async function stateOf(
   trainer: Trainer,
   spec: AdapterSpec,
   objective: Objective,
-  { held = false, forResuming = false } = {},
+  { forResuming = false } = {},
 ): Promise<WrittenState> {
   const { here, steps } = trainer;
   if (!here) return toWrite(await captureState(trainer, spec, objective, { forResuming }));
-  if (held) await here.hold();
+  await here.hold();
   const shapes = new Map(trainer.tensors().map(({ name, shape }) => [name, shape]));
-  const part = (name: "value" | "moment1" | "moment2") => ({ shapes, pieces: () => here.pieces(name, held) });
+  const part = (name: "value" | "moment1" | "moment2") => ({ shapes, pieces: () => here.pieces(name) });
   const moments = { moment1: part("moment1"), moment2: part("moment2") };
   return { spec, values: part("value"), optimizer: steps === 0 ? null : { objective, steps, ...moments } };
 }
 
-/** A copy of it. `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
+/** The same in memory. `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
 export async function captureState(
   trainer: Trainer,
   spec: AdapterSpec,

@@ -17,11 +17,8 @@ import type { TrainingBase } from "./trainingBase.js";
 /** Of a trainer that does not tell: value, gradient and two moments, float32. */
 const BYTES_PER_PARAMETER = 16;
 
-/** Of a checkpoint: values and moments as they are read from the trainer and written to a file, and one of them on its way. */
-const CHECKPOINT_BYTES_PER_PARAMETER = 16;
-
-/** Of what a step left on the disk while the next one, or the checkpoint, is written. */
-const STATE_BYTES_PER_PARAMETER = 8;
+/** Of the copy of value and moments that is written. */
+const HELD_BYTES_PER_PARAMETER = 12;
 
 /** At most, of the row whose forward and backward passes are timed. */
 const PROBE_TOKENS = 256;
@@ -35,22 +32,19 @@ const MIN_PROBES = 20;
 /** An evaluation is one of three products of about the same size; the others are forward's and backward's by the head and the layers. */
 const EVALUATION_SHARE = 1 / 3;
 
-/**
- * Rejects as the learner does. `keepsSteps`: the state after every step is written to the disk.
- */
+/** Rejects as the learner does. */
 export async function estimateJob(
   recipe: Pick<Recipe, "work">,
   base: TrainingBase,
   trainer: Trainer,
   learner: Learner,
   limits: Omit<PassLimits, "signal">,
-  { keepsSteps }: { keepsSteps: boolean },
 ): Promise<TrainingEstimate> {
   const { perStep, largest, evaluated, probe } = recipe.work;
   const tokens = perStep.reduce((sum, one) => sum + one, 0);
   // It takes nothing of this machine, and how long another one takes depends on what others ask of it.
   if (trainer.elsewhere) return { tokens, memory_bytes: 0 };
-  const memory = await memoryOf(largest, base, trainer, limits, keepsSteps);
+  const memory = await memoryOf(largest, base, trainer, limits);
   const estimate: TrainingEstimate = { tokens, memory_bytes: memory };
   if (probe === null || tokens < MIN_PROBES * PROBE_TOKENS) return estimate;
   const perToken = await secondsPerToken(probe, trainer, learner);
@@ -63,7 +57,6 @@ async function memoryOf(
   base: TrainingBase,
   trainer: Trainer,
   { memoryBudget }: Omit<PassLimits, "signal">,
-  keepsSteps: boolean,
 ): Promise<number> {
   const parameters = trainer.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
   const options = { memoryBudget, entropyGradient };
@@ -76,8 +69,7 @@ async function memoryOf(
     const least = await plan({ trained: rowByRow(trained), evaluated: rowByRow(evaluated) });
     told = least && { ...least, passes: memoryBudget };
   }
-  const copies = parameters * (CHECKPOINT_BYTES_PER_PARAMETER + (keepsSteps ? STATE_BYTES_PER_PARAMETER : 0));
-  if (told) return told.passes + told.state + copies;
+  if (told) return told.passes + told.state + parameters * HELD_BYTES_PER_PARAMETER;
   const { activationPerToken } = openRuntime({ device: base.device.device }).memory(
     base.device.config,
     base.device.dtype,

@@ -49,8 +49,7 @@ export async function estimateRequest(
       try {
         const limits = { ...passLimits(base, host.activationMemory()), signal };
         const learner = new Learner(trainer, optimizersOf(host, modelId)[recipe.objective], limits);
-        const keepsSteps = !store.isTemporary;
-        const estimate = await estimateJob(recipe, base, trainer, learner, limits, { keepsSteps });
+        const estimate = await estimateJob(recipe, base, trainer, learner, limits);
         return { steps: recipe.steps, ...estimate, warnings: recipe.started.warnings };
       } finally {
         close();

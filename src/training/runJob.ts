@@ -110,8 +110,7 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
   const limits = { ...passLimits(run.base, run.host.activationMemory()), signal };
   const learner = new Learner(trainer, state.settings.optimizer[recipe.objective], limits);
   const hasBegun = host.store.events.count(run.job.id, "training_started") > 0;
-  const keepsSteps = !host.store.isTemporary;
-  const estimate = hasBegun ? null : await estimateJob(recipe, run.base, trainer, learner, limits, { keepsSteps });
+  const estimate = hasBegun ? null : await estimateJob(recipe, run.base, trainer, learner, limits);
   await recordStart(run, estimate);
   const { validation } = recipe;
   let standing = state.standing;
@@ -148,7 +147,7 @@ async function makeSteps(run: Run, signal: AbortSignal): Promise<void> {
       let weights: WrittenState | null = null;
       // A home that goes with the process needs no state to resume from.
       if (!host.store.isTemporary) {
-        weights = await stateOf(trainer, spec, recipe.objective, { held: true, forResuming: true });
+        weights = await stateOf(trainer, spec, recipe.objective, { forResuming: true });
       } else if (isBest) {
         if (best?.kept) run.base.device.discardState?.(best.kept);
         best = await captureState(trainer, spec, recipe.objective, { forResuming: true });

@@ -38,11 +38,10 @@ describe("an estimate", () => {
     const trainer = await base.device.trainAdapter(DEFAULT_ADAPTER, { seed: 1n });
     const limits = { maxTokens: 4096, passTokens: 2048, memoryBudget: 2 ** 30 };
     const learner = new Learner(trainer, OPTIMIZER.sft, limits);
-    const keepsSteps = { keepsSteps: false };
     const largest = (...trained: TokenRow[][]) => ({ trained, evaluated: [], usesEntropy: false });
     const long = Array.from({ length: 8 }, (_, i) => row(500, i));
     const work = { perStep: [6000, 3000], largest: largest(long), evaluated: 300, probe: row(100, 20) };
-    const estimate = await estimateJob({ work }, base, trainer, learner, limits, keepsSteps);
+    const estimate = await estimateJob({ work }, base, trainer, learner, limits);
     expect(estimate.tokens).toBe(9000);
     expect(estimate.seconds).toBeGreaterThan(0);
     for (const { data } of (await trainer.read("gradient")).values())
@@ -54,7 +53,6 @@ describe("an estimate", () => {
       trainer,
       learner,
       limits,
-      keepsSteps,
     );
     expect(smaller).not.toHaveProperty("seconds");
     expect(estimate.memory_bytes).toBeGreaterThan(smaller.memory_bytes);
@@ -65,7 +63,6 @@ describe("an estimate", () => {
       trainer,
       learner,
       limits,
-      keepsSteps,
     );
     // Masters, gradients, moments and a checkpoint's copies; and what is computed with.
     expect(none.tokens).toBe(0);
@@ -79,10 +76,10 @@ describe("an estimate", () => {
       { memoryBudget: 0 },
     ))!;
     const tight = { ...limits, memoryBudget: alone };
-    const cut = await estimateJob({ work }, base, trainer, learner, tight, keepsSteps);
+    const cut = await estimateJob({ work }, base, trainer, learner, tight);
     expect(cut.memory_bytes - none.memory_bytes).toBe(alone);
     await expect(
-      estimateJob({ work }, base, trainer, learner, { ...limits, memoryBudget: 1000 }, keepsSteps),
+      estimateJob({ work }, base, trainer, learner, { ...limits, memoryBudget: 1000 }),
     ).rejects.toMatchObject({
       code: "insufficient_memory",
       param: "memoryBudget",

@@ -1,13 +1,14 @@
 // What a trainer holds, in pieces for a file: as it is, and as it was.
 
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { elementCount } from "../../src/elementCount.js";
 import { type NativeTrainer, nativeAddon } from "../../src/runtime/nativeAddon.js";
 import type { DeviceModel, Trainer } from "../../src/runtime/runtime.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
 import { loadTestBase } from "../jobs/jobHost.js";
-import { DEVICE } from "./device.js";
+import { DEVICE, isGpu } from "./device.js";
 import { caseAdapter, caseFolder } from "./referenceModel.js";
 
 let model: DeviceModel;
@@ -25,9 +26,9 @@ afterAll(() => model.close());
 const PARTS = ["value", "moment1", "moment2"] as const;
 
 /** A copy of what comes in pieces, and how many there were. */
-async function streamed(part: (typeof PARTS)[number], held = false): Promise<{ bytes: Buffer; pieces: number }> {
+async function streamed(part: (typeof PARTS)[number]): Promise<{ bytes: Buffer; pieces: number }> {
   const copies: Buffer[] = [];
-  for await (const piece of trainer.here!.pieces(part, held)) copies.push(Buffer.from(piece));
+  for await (const piece of trainer.here!.pieces(part)) copies.push(Buffer.from(piece));
   return { bytes: Buffer.concat(copies), pieces: copies.length };
 }
 
@@ -42,27 +43,39 @@ async function step(): Promise<void> {
   await trainer.optimStep({ ...OPTIMIZER.rl, learningRate: 1e-2 });
 }
 
-it("is the same in pieces as read at once; what is held stays while training goes on", async () => {
-  await step();
-  const before = await Promise.all(PARTS.map(read));
-  await trainer.here!.hold();
-  await step();
-  for (const [p, part] of PARTS.entries()) {
-    const now = await read(part);
-    expect(now.equals(before[p]!)).toBe(false);
-    const { bytes, pieces } = await streamed(part);
-    expect(bytes.equals(now)).toBe(true);
-    expect(pieces).toBeGreaterThan(2);
-    expect((await streamed(part, true)).bytes.equals(before[p]!)).toBe(true);
+it("is held as it was, while training goes on and until it is held again", async () => {
+  for (let steps = 1; steps < 3; steps++) {
+    await step();
+    const before = await Promise.all(PARTS.map(read));
+    await trainer.here!.hold();
+    await step();
+    for (const [p, part] of PARTS.entries()) {
+      expect((await read(part)).equals(before[p]!)).toBe(false);
+      const { bytes, pieces } = await streamed(part);
+      expect(bytes.equals(before[p]!)).toBe(true);
+      expect(pieces).toBeGreaterThan(2);
+    }
   }
 });
 
-it("may be left in the middle of a stream, and streamed again", async () => {
+it("is read while a pass goes on, and may be left in the middle", async () => {
+  await trainer.here!.hold();
+  const value = await read("value");
+  const ends: string[] = [];
+  const rows = Array.from({ length: isGpu ? 1 : 8 }, () => ({ tokens: new Int32Array(1500).fill(7) }));
+  const pass = trainer.forward(rows).then((made) => {
+    ends.push("pass");
+    made.close();
+  });
+  expect((await streamed("value")).bytes.equals(value)).toBe(true);
+  ends.push("stream");
+  await pass;
+  expect(ends).toEqual(["stream", "pass"]);
   for await (const piece of trainer.here!.pieces("value")) {
     expect(piece.length).toBeGreaterThan(0);
     break;
   }
-  expect((await streamed("value")).bytes.equals(await read("value"))).toBe(true);
+  expect((await streamed("value")).bytes.equals(value)).toBe(true);
 });
 
 it("rests only where its device keeps memory of training, and goes on with the same values and no gradient", async () => {
@@ -85,40 +98,36 @@ it("refuses whatever else JavaScript passes", async () => {
   const own = await nativeAddon().load({ config, tensors, dtype: "float32", kvPages: 1, device: DEVICE });
   const { spec } = await caseAdapter("qwen3");
   const native: NativeTrainer = await own.trainAdapter(spec, 1n, null);
-  const count = native.tensors().length;
   const refused = async (call: () => unknown, param: string) => {
     await expect((async () => call())()).rejects.toMatchObject({ code: "invalid_argument", param });
   };
-  await refused(() => native.gather("nothing", 0, 1, false), "part");
-  for (const first of [-1, count, 0.5, Number.NaN, null]) {
-    await refused(() => native.gather("value", first as number, 1, false), "first");
-  }
-  for (const wrong of [0, count + 1, -1, 2 ** 31])
-    await refused(() => native.gather("value", 0, wrong, false), "count");
-  await refused(() => native.gather("value", count - 1, 2, false), "count");
-  await refused(() => native.gather("value", 0, 1, true), "held");
+  const first = native.tensors()[0]!;
+  const length = elementCount(first.shape);
+  const total = native.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  const to = new Float32Array(length);
+  await refused(() => native.held("value", 0, to), "part");
   await native.hold();
-  await refused(() => native.gather("gradient", 0, 1, true), "held");
-  await refused(() => native.gathered(new Float32Array(1)), "to");
-  const length = await native.gather("value", 0, 1, true);
-  for (const to of [new Float32Array(length + 1), new Float64Array(length), [], null]) {
-    await refused(() => native.gathered(to as Float32Array), "to");
+  for (const part of ["gradient", "nothing", 1]) await refused(() => native.held(part as string, 0, to), "part");
+  for (const from of [-1, total + 1, 0.5, Number.NaN, null]) {
+    await refused(() => native.held("value", from as number, to), "from");
   }
+  for (const wrong of [new Float32Array(total + 1), new Float64Array(length), [], null]) {
+    await refused(() => native.held("value", 0, wrong as Float32Array), "to");
+  }
+  await refused(() => native.held("moment2", total - length + 1, to), "to");
   const detached = new Float32Array(length);
   structuredClone(detached.buffer, { transfer: [detached.buffer] });
-  await refused(() => native.gathered(detached), "to");
-  const to = new Float32Array(length);
-  native.gathered(to);
+  native.held("value", total, detached);
+  native.held("value", 0, to);
   expect(to).toEqual((await native.read("value")).at(0)!.data);
   // Two at once: each has memory of its own.
-  expect(await Promise.all([native.gather("value", 0, 1, false), native.gather("value", 0, count, false)])).toEqual([
-    length,
-    expect.any(Number),
-  ]);
+  const both = Promise.all([native.hold(), native.hold()]);
+  await refused(() => native.held("value", 0, to), "part");
+  await both;
   await native.rest();
-  await refused(() => native.gather("value", 0, 1, true), "held");
+  native.held("value", 0, to);
   native.close();
-  for (const call of [() => native.gather("value", 0, 1, false), () => native.hold(), () => native.rest()]) {
+  for (const call of [() => native.held("value", 0, to), () => native.hold(), () => native.rest()]) {
     await expect((async () => call())()).rejects.toMatchObject({ code: "closed" });
   }
   own.close();
