@@ -2,8 +2,21 @@
 
 import * as z from "zod";
 import { type SamplingName, samplingNumbers } from "../samplingNumbers.js";
-import { byDefault, field, mutable, named, optionalInType, streamable, streamKinds, typed } from "./fields.js";
-import { anyValue, list, looseObject, MAX_ISSUES, map } from "./limited.js";
+import { chatTool, isNamed, isNamedChoice, namedTools, toolChoice } from "./chatTools.js";
+import { byDefault, field, mutable, named, streamable, streamKinds, typed } from "./fields.js";
+import { list, looseObject, MAX_ISSUES, map } from "./limited.js";
+import { responseFormat, structuredOutputs } from "./outputFormats.js";
+import {
+  flag,
+  freeObject,
+  MAX_FIELDS,
+  MAX_MESSAGES,
+  MAX_PARTS,
+  MAX_TEXTS,
+  MAX_TOOLS,
+  message,
+  optional,
+} from "./parts.js";
 
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
@@ -40,97 +53,10 @@ const int64 = (least = INT64_MIN) =>
     }),
   );
 
-/** Null means that the field was left out. */
-export const optional = <S extends z.ZodType>(schema: S) => schema.nullish().transform((value) => value ?? undefined);
-
-export const flag = (value: boolean) => byDefault(z.boolean(), value);
-
-export const MAX_MESSAGES = 131_072;
-export const MAX_PARTS = 16_384;
-export const MAX_TOOLS = 4096;
 const MAX_STOPS = 1024;
 /** As many as the largest vocabularies have. */
 const MAX_TOKEN_IDS = 2 ** 19;
 const MAX_BIASES = 131_072;
-const MAX_TEXTS = 16_384;
-const MAX_FIELDS = 65_536;
-
-export const freeObject = map(anyValue, MAX_FIELDS);
-
-export const message = named(
-  "ChatMessageParam",
-  looseObject({
-    role: field(z.string().min(1), "Who says it. Roles are not restricted: the chat template decides."),
-    content: field(
-      z.union([z.string(), typed(list(anyValue, MAX_PARTS), "readonly (string | object)[]")]).nullish(),
-      "A text, or parts of one: texts, or objects with a `type` that says which of their fields is the text.",
-    ),
-    name: field(z.string().nullish(), "Of the one who says it, where the template shows it."),
-    tool_calls: field(
-      typed(list(anyValue, MAX_TOOLS), "readonly object[]").nullish(),
-      "Of an assistant message: the functions that it called.",
-    ),
-    tool_call_id: field(typed(z.string().nullish(), "string"), "Of a tool message: the call that it answers."),
-    reasoning: field(
-      typed(anyValue.optional(), "string | null"),
-      "What the assistant thought, where the template shows it.",
-    ),
-  }),
-  "A message as a request takes it: any `ChatMessage`, and what is said less strictly; further fields reach the chat template.",
-);
-
-const toolFunction = looseObject({
-  name: field(z.string().min(1), "The function's name."),
-  description: field(z.string().nullish(), "What it does, for the model."),
-  parameters: field(freeObject.nullish(), "JSON Schema of its arguments. Default: none, or any."),
-  strict: field(
-    z.boolean().nullish(),
-    "Whether a call that is forced follows the schema exactly, so that objects are closed.",
-  ),
-});
-
-const chatTool = named(
-  "ChatTool",
-  looseObject({
-    type: field(typed(z.literal("function"), "string"), '"function"; tools of other types are refused.'),
-    function: field(optionalInType(toolFunction), "The function."),
-  }),
-  "A function that the model may call.",
-);
-
-const toolChoiceFunction = named(
-  "ChatToolChoiceFunction",
-  z.object({
-    type: z.literal("function"),
-    function: field(z.object({ name: z.string().min(1) }), "The `name` of one of the request's tools."),
-  }),
-  "That a certain function has to be called.",
-);
-
-const allowedTool = looseObject({
-  type: z.literal("function"),
-  function: field(looseObject({ name: z.string().min(1) }), "Its `name`."),
-});
-
-const toolChoiceAllowedTools = named(
-  "ChatToolChoiceAllowedTools",
-  z.object({
-    type: z.literal("allowed_tools"),
-    allowed_tools: field(
-      z.object({
-        mode: field(z.enum(["auto", "required"]), "As `tool_choice` itself."),
-        tools: field(list(allowedTool, MAX_TOOLS).min(1), "Which of the request's tools."),
-      }),
-      "The tools, and whether one has to be called.",
-    ),
-  }),
-  "That some of the request's tools may be called or have to be; the model is shown no others.",
-);
-
-const toolChoice = typed(
-  z.union([z.enum(["none", "auto", "required"]), toolChoiceFunction, toolChoiceAllowedTools]),
-  "string | ChatToolChoiceFunction | ChatToolChoiceAllowedTools | { type: string }",
-);
 
 const textPart = looseObject({
   type: field(z.literal("text"), '"text".'),
@@ -144,94 +70,6 @@ const prediction = named(
     content: field(z.union([z.string(), list(textPart, MAX_PARTS)]), "The text, or its parts in their order."),
   }),
   "What the text of a reply will be like.",
-);
-
-const jsonSchemaFormat = looseObject({
-  name: field(z.string().nullish(), "Without effect."),
-  description: field(z.string().nullish(), "Without effect."),
-  schema: field(
-    typed(z.union([freeObject, z.boolean()]).nullish(), "{ [key: string]: unknown } | null"),
-    "The JSON Schema. A keyword that cannot be enforced is a ValidationError.",
-  ),
-  strict: field(z.boolean().nullish(), "Whether objects have no properties but those that the schema names.", {
-    default: false,
-  }),
-});
-
-const responseFormat = named(
-  "ChatResponseFormat",
-  looseObject({
-    type: field(
-      typed(z.enum(["text", "json_object", "json_schema", "structural_tag"]), "string"),
-      '"text", "json_object", "json_schema" or "structural_tag".',
-    ),
-    json_schema: field(jsonSchemaFormat.nullish(), 'With the type "json_schema": what the reply follows.'),
-    format: field(
-      typed(anyValue.optional(), "{ [key: string]: unknown }"),
-      'With the type "structural_tag": either this, or `structures` and `triggers`.',
-    ),
-    structures: field(
-      typed(anyValue.optional(), "readonly { begin: string; schema: { [key: string]: unknown }; end: string }[]"),
-      "Where a trigger has been written, the reply goes on as one of these: with `begin`, a value of the JSON Schema `schema`, and `end`.",
-    ),
-    triggers: field(typed(anyValue.optional(), "readonly string[]"), "Texts with which a structure begins."),
-  }).superRefine((format, ctx) => {
-    if (format.type !== "json_schema") return;
-    if (format.json_schema == null) {
-      ctx.addIssue({ code: "custom", path: ["json_schema"], message: 'is required when the type is "json_schema"' });
-    } else if (format.json_schema.schema == null) {
-      ctx.addIssue({ code: "custom", path: ["json_schema", "schema"], message: "is required" });
-    }
-  }),
-  "The form that replies have.",
-);
-
-const CONSTRAINTS = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"] as const;
-
-const structuredOutputs = named(
-  "StructuredOutputs",
-  looseObject({
-    json: field(
-      z.union([z.string().min(1), freeObject, z.boolean()]).nullish(),
-      "A JSON Schema, as text or as an object. A keyword that cannot be enforced is a ValidationError.",
-    ),
-    regex: field(z.string().nullish(), "A regular expression that the whole reply matches."),
-    choice: field(list(z.string(), MAX_TEXTS).min(1).nullish(), "Texts of which the reply is one."),
-    grammar: field(z.string().min(1).nullish(), "A grammar in GBNF, EBNF or Lark."),
-    json_object: field(z.boolean().nullish(), "true: any JSON object."),
-    structural_tag: field(
-      z.union([z.string().min(1), freeObject]).nullish(),
-      "Free text with constrained passages, as JSON text or as an object.",
-    ),
-    disable_fallback: field(z.boolean().nullish(), "Without effect.", { default: false }),
-    disable_any_whitespace: field(z.boolean().nullish(), "Write JSON without spaces that it does not need.", {
-      default: false,
-    }),
-    disable_additional_properties: field(
-      z.boolean().nullish(),
-      "Objects have no properties but those that the schema names.",
-      { default: false },
-    ),
-    any_order: field(
-      z.boolean().nullish(),
-      "Properties may come in any order. Where a schema declares more than 8 and all orders are too many, each of those that it does not require may then come again; where it requires more than 8, they keep the order in which it declares them. In a schema of hundreds of objects, 3 take the place of 8 in the later ones.",
-      { default: false },
-    ),
-    whitespace_pattern: field(
-      z.string().nullish(),
-      "A regular expression of the spaces between the parts of JSON. Default: as usual.",
-    ),
-    _backend: field(typed(z.enum(["auto", "anneal"]).nullish(), "string | null"), 'Either "auto" or "anneal".', {
-      default: "auto",
-    }),
-    _backend_was_auto: field(z.boolean().nullish(), "Without effect.", { default: false }),
-  }).superRefine((outputs, ctx) => {
-    const given = CONSTRAINTS.filter((name) => outputs[name] != null && outputs[name] !== false);
-    if (given.length === 1) return;
-    const what = given.length === 0 ? "none is set" : `${given.join(" and ")} are set`;
-    ctx.addIssue({ code: "custom", message: `exactly one of ${CONSTRAINTS.join(", ")} must be set; ${what}` });
-  }),
-  "What the reply follows: exactly one of `json`, `regex`, `choice`, `grammar`, `json_object` and `structural_tag`.",
 );
 
 const patternSize = (what: string) => field(byDefault(z.int().min(0), 0), what);
@@ -556,23 +394,6 @@ function* beamSearchContradictions(request: Fields): Generator<[path: string[], 
   const choice = request.tool_choice ?? "none";
   const mode = typeof choice === "object" && choice.type === "allowed_tools" ? choice.allowed_tools.mode : choice;
   if (mode === "required" || typeof mode === "object") yield [["tool_choice"], message];
-}
-
-type ToolChoice = NonNullable<Fields["tool_choice"]>;
-
-function isNamedChoice(choice: ToolChoice): choice is z.output<typeof toolChoiceFunction> {
-  return typeof choice === "object" && choice.type === "function";
-}
-
-/** Functions that a choice names, and where in it. */
-function namedTools(choice: ToolChoice): [path: string[], name: string][] {
-  if (typeof choice === "string") return [];
-  if (choice.type === "function") return [[[], choice.function.name]];
-  return choice.allowed_tools.tools.map((tool, i) => [["allowed_tools", "tools", String(i)], tool.function.name]);
-}
-
-function isNamed(tool: z.output<typeof chatTool>, name: string): boolean {
-  return tool.function.name === name;
 }
 
 export const chatCompletionCreate = fields.superRefine((request, ctx) => {

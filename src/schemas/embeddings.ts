@@ -1,9 +1,10 @@
 // Embeddings: texts to vectors.
 
 import * as z from "zod";
-import { chatFields, flag, optional } from "./chat.js";
+import { chatFields } from "./chat.js";
 import { byDefault, field, named, typed } from "./fields.js";
 import { list } from "./limited.js";
+import { flag, optional } from "./parts.js";
 
 /** Far beyond any context: what does not fit is told by what it has too many of. */
 const MAX_TOKENS = 2 ** 20;

@@ -1,9 +1,10 @@
 // Anthropic's messages: what is asked for and what is answered. A message is a chat request with another face.
 
 import * as z from "zod";
-import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./chat.js";
+import { chatFields } from "./chat.js";
 import { field, named } from "./fields.js";
 import { list, looseObject } from "./limited.js";
+import { flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./parts.js";
 
 const text = looseObject({ type: z.literal("text"), text: field(z.string(), "What is said.") });
 

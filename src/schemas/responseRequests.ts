@@ -1,10 +1,11 @@
 // The Responses API: what is asked for. A response is a chat request with another face.
 
 import * as z from "zod";
-import { chatFields, flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional, pickedSampling } from "./chat.js";
+import { chatFields, pickedSampling } from "./chat.js";
 import { byDefault, field, named, open, optionalInType, shared, streamable, streamKinds, typed } from "./fields.js";
 import { anyValue, list, looseObject, map } from "./limited.js";
 import { offeredFunctions } from "./offeredFunctions.js";
+import { flag, freeObject, MAX_MESSAGES, MAX_PARTS, MAX_TOOLS, optional } from "./parts.js";
 
 /** Pairs of `metadata`, and characters of a key and a value. */
 const MAX_METADATA = { pairs: 16, key: 64, value: 512 };

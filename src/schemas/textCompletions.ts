@@ -1,10 +1,11 @@
 // Completions of plain prompts: no messages, no template, no tools.
 
 import * as z from "zod";
-import { chatFields, flag, optional, pickedSampling } from "./chat.js";
+import { chatFields, pickedSampling } from "./chat.js";
 import { finishReason, promptLogprobs, usage } from "./completions.js";
 import { byDefault, field, named, streamable, streamKinds, typed } from "./fields.js";
 import { list } from "./limited.js";
+import { flag, optional } from "./parts.js";
 
 /** Far beyond any context: what does not fit is told by what it has too many of. */
 const MAX_TOKENS = 2 ** 20;

@@ -1,7 +1,7 @@
 import * as z from "zod";
-import { message } from "./chat.js";
 import { field, mutable, named, open } from "./fields.js";
 import { list, looseObject } from "./limited.js";
+import { message } from "./parts.js";
 
 /** Of 32 bits, as tokenizers number them. */
 const MAX_ID = 2 ** 32 - 1;

@@ -5,7 +5,7 @@ import { NotFoundError, ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { parseJsonAsync } from "../../jsonAsync.js";
 import { stringifyAsync } from "../../jsonPieces.js";
-import { MAX_MESSAGES } from "../../schemas/chat.js";
+import { MAX_MESSAGES } from "../../schemas/parts.js";
 import { validate } from "../../schemas/validate.js";
 import type { ResponseRecord } from "../../store/responses.js";
 import type { Store } from "../../store/store.js";
