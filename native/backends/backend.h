@@ -139,7 +139,7 @@ class Trainable {
   virtual void set_steps(int64_t) = 0;
   virtual const std::vector<model::TensorShape>& tensors() const = 0;
   enum class Part : uint8_t { value, gradient, moment1, moment2 };  // gradients are read only
-  virtual void read(int tensor, Part, std::span<float> to) const = 0;
+  virtual void read(int tensor, Part, std::span<float> to) const = 0;     // throws Aborted
   virtual void write(int tensor, Part, std::span<const float> from) = 0;  // after writing values call refresh()
   virtual void refresh() = 0;  // throws Aborted, with the version of before in use
   // Nothing is asked of it for some time: the gradient goes, and of memory of passes what goes when it ends.

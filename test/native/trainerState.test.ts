@@ -7,7 +7,7 @@ import type { DeviceModel, Trainer } from "../../src/runtime/runtime.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { OPTIMIZER } from "../../src/training/optimizer.js";
 import { openWeightFolder } from "../../src/weights/weightFolder.js";
-import { loadTestBase } from "../jobs/jobHost.js";
+import { loadTestBase, modelFolder } from "../jobs/jobHost.js";
 import { DEVICE, isGpu } from "./device.js";
 import { caseAdapter, caseFolder } from "./referenceModel.js";
 
@@ -91,6 +91,33 @@ it("rests only where its device keeps memory of training, and goes on with the s
   expect(await fresh.read("value")).toEqual(values);
   expect((await fresh.optimStep({ ...OPTIMIZER.rl, learningRate: 1 })).gradNorm).toBe(0);
   fresh.close();
+});
+
+it("tells nothing that was read while it was closed", async () => {
+  const spec = { ...DEFAULT_ADAPTER, rank: 256 };
+  const { config, tensors } = await openWeightFolder(modelFolder);
+  const own = await nativeAddon().load({ config, tensors, dtype: "bfloat16", kvPages: 1, device: DEVICE });
+  const joined = (parts: Float32Array[]) =>
+    Buffer.concat(parts.map(({ buffer, byteOffset, byteLength }) => Buffer.from(buffer, byteOffset, byteLength)));
+  let whole: Buffer | null = null;
+  for (let round = 0; round < 20; round++) {
+    const native: NativeTrainer = await own.trainAdapter(spec, 1n, null);
+    whole ??= joined((await native.read("value")).map(({ data }) => data));
+    const reading = native.read("value").then((read) => joined(read.map(({ data }) => data)));
+    const holding = native.hold().then(() => {
+      const to = new Float32Array(whole!.length / Float32Array.BYTES_PER_ELEMENT);
+      native.held("value", 0, to);
+      return joined([to]);
+    });
+    // At another moment each time.
+    for (const until = performance.now() + round / 4; performance.now() < until; );
+    native.close();
+    for (const result of await Promise.allSettled([reading, holding])) {
+      if (result.status === "fulfilled") expect(result.value.equals(whole)).toBe(true);
+      else expect(result.reason).toMatchObject({ code: "closed" });
+    }
+  }
+  own.close();
 });
 
 it("refuses whatever else JavaScript passes", async () => {

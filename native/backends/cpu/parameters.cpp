@@ -39,6 +39,7 @@ void Parameters::read(int tensor, Part which, std::span<float> to) const {
     for (int r = row; r < row + count; r++)
       std::memcpy(&to[r * p.cols], part(p, which).floats() + r * p.ld, p.cols * sizeof(float));
   });
+  if (!team.ok()) throw Aborted();
 }
 
 void Parameters::write(int tensor, Part which, std::span<const float> from) {
