@@ -256,6 +256,11 @@ napi_value Trainer::close(const Arguments& arguments) {
   return arguments.js.undefined();
 }
 
+// What was closed goes before the next task begins.
+napi_value Trainer::closed(const Arguments&) {
+  return handle_->model->environment->start({}, [] {});
+}
+
 // ---- pass
 
 Pass::Pass(std::shared_ptr<TrainerHandle> trainer, std::shared_ptr<PassState> state) : trainer_(std::move(trainer)) {
@@ -304,7 +309,8 @@ void define_trainer(Js js) {
        describe<&Trainer::memory>("memory"), describe<&Trainer::optim_step>("optimStep"),
        describe<&Trainer::zero_grad>("zeroGrad"), describe<&Trainer::publish>("publish"),
        describe<&Trainer::read>("read"), describe<&Trainer::hold>("hold"), describe<&Trainer::held>("held"),
-       describe<&Trainer::rest>("rest"), describe<&Trainer::write>("write"), describe<&Trainer::close>("close")});
+       describe<&Trainer::rest>("rest"), describe<&Trainer::write>("write"), describe<&Trainer::close>("close"),
+       describe<&Trainer::closed>("closed")});
   define_class<Pass>(js, "Pass", {describe<&Pass::backward>("backward"), describe<&Pass::close>("close")});
 }
 

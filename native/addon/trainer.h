@@ -26,6 +26,7 @@ class Trainer {
   napi_value rest(const Arguments&);     // -> promise
   napi_value write(const Arguments&);    // (part, tensors, steps?) -> promise
   napi_value close(const Arguments&);
+  napi_value closed(const Arguments&);  // -> promise, of its memory
 
  private:
   // settle(js, what work(trainer) returned), of work on the dispatcher that ends when the trainer or its model is

@@ -72,6 +72,8 @@ export interface NativeTrainer {
   rest(): Promise<void>;
   write(part: string, tensors: NativeTensor[], steps?: number): Promise<void>;
   close(): void;
+  /** After `close`: resolves when its memory has been given back. */
+  closed(): Promise<void>;
 }
 
 export interface NativeModel {

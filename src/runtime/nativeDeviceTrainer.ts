@@ -34,6 +34,7 @@ export class NativeDeviceTrainer implements Trainer {
       this.#use.begin();
       this.#isAtWork = true;
     },
+    closed: async () => this.#native.closed(),
   };
 
   /** `use`: has begun. */

@@ -62,6 +62,8 @@ export interface ResidentTrainer {
    */
   rest(): Promise<boolean>;
   resume(): void;
+  /** After `close`: resolves when its memory has been given back. */
+  closed(): Promise<void>;
 }
 
 export interface Trainer {

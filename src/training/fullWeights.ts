@@ -92,7 +92,7 @@ export async function openFullWeights(
     });
   }
   // Memory that is needed now.
-  host.trainers.drop();
+  await host.trainers.drop();
   const saved = savedModels.latestOf(modelId);
   const start = saved
     ? { folder: files.savedModelFolder(saved.id), isTemporary: false }

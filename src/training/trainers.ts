@@ -55,7 +55,7 @@ export class Trainers {
     this.#forget(resting);
     const stamps = await stampsOf(folder).catch(() => null);
     if (stamps !== resting.stamps) {
-      resting.opened.close();
+      await end(resting);
       return null;
     }
     resting.opened.trainer.here!.resume();
@@ -68,7 +68,7 @@ export class Trainers {
    */
   async open(base: Pick<TrainingBase, "device">, state: AdapterState, objective: Objective): Promise<OpenTrainer> {
     // Memory that somebody needs now.
-    this.drop();
+    await this.drop();
     const { device } = base;
     const release = this.#holdAdapter(device.adapterTrainingBytes(state.spec));
     try {
@@ -84,18 +84,18 @@ export class Trainers {
     }
   }
 
-  /** Closes the one that waits. */
-  drop(): void {
+  /** Closes the one that waits. Resolves when its memory is there again. */
+  async drop(): Promise<void> {
     const resting = this.#resting;
     if (!resting) return;
     this.#forget(resting);
-    resting.opened.close();
+    await end(resting);
   }
 
   /** From now on none waits. */
   close(): void {
     this.#isClosed = true;
-    this.drop();
+    void this.drop();
   }
 
   #forget({ timer }: Resting): void {
@@ -118,7 +118,7 @@ export class Trainers {
       leave: async (folder) => {
         const stamps = await this.#rest(trainer, folder);
         if (stamps === null || this.#isClosed) return;
-        this.drop();
+        void this.drop();
         isLeft = true;
         const timer = setTimeout(() => this.drop(), this.#restsFor).unref();
         this.#resting = { opened: { ...opened, close }, objective, device, folder, stamps, timer };
@@ -137,6 +137,11 @@ export class Trainers {
       return null;
     }
   }
+}
+
+async function end({ opened }: Resting): Promise<void> {
+  opened.close();
+  await opened.trainer.here!.closed().catch(() => undefined);
 }
 
 /** Changes with any of the files of a folder. */

@@ -7,10 +7,13 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import { openStore, type Store } from "../../src/store/store.js";
+import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
 import { Trainers } from "../../src/training/trainers.js";
 import type { TrainingBase } from "../../src/training/trainingBase.js";
+import { isGpu } from "../native/device.js";
+import { residentMemory } from "../native/residentMemory.js";
 import { createHost, loadTestBase, madeUpGroups, registerModel } from "./jobHost.js";
 
 const A_MINUTE = 60_000;
@@ -136,6 +139,23 @@ it("has gone when a file of its checkpoint has changed, which is told as ever", 
       await runner.close();
     }
   }
+});
+
+it.skipIf(process.platform !== "linux" || isGpu)("has given its memory back before another one is opened", async () => {
+  const spec = { ...DEFAULT_ADAPTER, rank: 1024 };
+  const made = await base.device.trainAdapter(spec, { seed: 1n });
+  const state = { spec, values: await made.read("value"), optimizer: null };
+  made.close();
+  const trainers = new Trainers(holdAdapter, A_MINUTE);
+  await (await trainers.open(base, state, "rl")).leave(home);
+  const before = residentMemory().now;
+  let then = before;
+  opened.mockImplementationOnce(() => {
+    then = residentMemory().now;
+  });
+  const next = await trainers.open(base, state, "rl");
+  expect(before - then).toBeGreaterThan(base.device.adapterTrainingBytes(spec) / 8);
+  next.close();
 });
 
 it("goes when nothing goes on from it for a while, and with a job that has failed at once", async () => {
