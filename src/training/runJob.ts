@@ -31,7 +31,7 @@ import { prepareGroups } from "./recordGroups.js";
 import { discardReference, keepReference } from "./referenceCheckpoint.js";
 import { isRemote, snapshotData } from "./sftData.js";
 import { gradientSteps, logBatches, meanLosses } from "./stepMetrics.js";
-import type { OpenTrainer } from "./trainers.js";
+import { type OpenTrainer, stampsOf } from "./trainers.js";
 import type { TrainingBase } from "./trainingBase.js";
 import { type Standing, standingAfter } from "./validation.js";
 
@@ -278,7 +278,10 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
   const kept = recipe.validation?.keepBest ? standing?.best.loss : last?.data["val/loss"];
   const validated: Record<string, number> = standing && kept !== undefined ? { "val/loss": kept } : {};
   const place = { modelId: job.modelId, step };
-  await commitCheckpoint(host, base, trainer, place, result, { parent_step: state.from, job_id: job.id }, () => {
+  const folder = store.files.checkpointFolder(job.modelId, step);
+  const origin = { parent_step: state.from, job_id: job.id };
+  const stamps = await commitCheckpoint(host, base, trainer, place, result, origin, () => {
+    const stamps = stampsOf(folder);
     if (last) store.commitStep(job.id, { event: last, state: { ...state, done, standing } });
     const steps = gradientSteps(store, job.id);
     const metrics = finiteNumbers({ ...meanLosses(steps), ...validated });
@@ -292,13 +295,14 @@ async function finish(run: Run, { last, ...reached }: Reached & { last: StepEven
       checkpoint: { step, metrics },
     });
     logBatches(store, job, request, step, steps);
+    return stamps;
   });
   for (const step of new Set([done - 1, done, standing?.best.done ?? 0])) {
     await removeState(run, step, result.kept?.name);
   }
   await discardReference(store, base, job);
   store.files.remove(store.files.jobFolder(job.id));
-  if (keepsLast(run, reached)) await run.leave(store.files.checkpointFolder(job.modelId, step));
+  if (keepsLast(run, reached)) await run.leave(folder, stamps);
 }
 
 /** What a job has come to. */

@@ -1,7 +1,6 @@
 // Trainers of adapters: what opens them, and the one that waits for the job that goes on from where another has ended.
 
-import type { BigIntStats } from "node:fs";
-import { readdir, stat } from "node:fs/promises";
+import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers";
 import { fileStamp } from "../fileStamp.js";
@@ -16,8 +15,11 @@ export interface OpenTrainer {
   readonly trainer: Trainer;
   /** Ends it, and gives back its memory. */
   close(): void;
-  /** Where it holds what the checkpoint in this folder does: keeps it for whoever goes on from there, if that may be. */
-  leave(folder: string): Promise<void>;
+  /**
+   * Where it holds what the checkpoint in this folder does, whose files had these `stampsOf` when nobody else knew of them:
+   * keeps it for whoever goes on from there, if that may be.
+   */
+  leave(folder: string, stamps: string | null): Promise<void>;
 }
 
 /** One that has been left. */
@@ -53,8 +55,7 @@ export class Trainers {
     const resting = this.#resting;
     if (resting?.folder !== folder || resting.objective !== objective || resting.device !== base.device) return null;
     this.#forget(resting);
-    const stamps = await stampsOf(folder).catch(() => null);
-    if (stamps !== resting.stamps) {
+    if (stampsOf(folder) !== resting.stamps) {
       await end(resting);
       return null;
     }
@@ -115,9 +116,8 @@ export class Trainers {
       close: () => {
         if (!isLeft) close();
       },
-      leave: async (folder) => {
-        const stamps = await this.#rest(trainer, folder);
-        if (stamps === null || this.#isClosed) return;
+      leave: async (folder, stamps) => {
+        if (stamps === null || !(await this.#rest(trainer)) || this.#isClosed) return;
         void this.drop();
         isLeft = true;
         const timer = setTimeout(() => this.drop(), this.#restsFor).unref();
@@ -127,15 +127,10 @@ export class Trainers {
     return opened;
   }
 
-  /** The stamps of the folder; null: it does not rest. */
-  async #rest({ here }: Trainer, folder: string): Promise<string | null> {
-    if (this.#restsFor === 0 || !here) return null;
-    try {
-      return (await here.rest()) ? await stampsOf(folder) : null;
-    } catch {
-      // Whoever is next reads what is on the disk.
-      return null;
-    }
+  async #rest({ here }: Trainer): Promise<boolean> {
+    if (this.#restsFor === 0 || !here) return false;
+    // Else whoever is next reads what is on the disk.
+    return here.rest().catch(() => false);
   }
 }
 
@@ -144,13 +139,14 @@ async function end({ opened }: Resting): Promise<void> {
   await opened.trainer.here!.closed().catch(() => undefined);
 }
 
-/** Changes with any of the files of a folder. */
-async function stampsOf(folder: string): Promise<string> {
-  const stamps = (await readdir(folder)).sort().map(async (name) => {
-    const found: BigIntStats = await stat(join(folder, name), { bigint: true });
-    return `${name} ${fileStamp(found).text}`;
-  });
-  return (await Promise.all(stamps)).join("\n");
+/** Changes with any of the files of a folder. Null: they cannot be looked at. */
+export function stampsOf(folder: string): string | null {
+  const stampOf = (name: string) => `${name} ${fileStamp(statSync(join(folder, name), { bigint: true })).text}`;
+  try {
+    return readdirSync(folder).sort().map(stampOf).join("\n");
+  } catch {
+    return null;
+  }
 }
 
 async function restoreTrainer(device: DeviceModel, state: AdapterState, objective: Objective): Promise<Trainer> {

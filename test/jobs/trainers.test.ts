@@ -10,7 +10,7 @@ import { openStore, type Store } from "../../src/store/store.js";
 import { DEFAULT_ADAPTER } from "../../src/training/checkpointFiles.js";
 import { type JobRequest, writeJobRequest } from "../../src/training/jobRequest.js";
 import { JobRunner } from "../../src/training/jobRunner.js";
-import { Trainers } from "../../src/training/trainers.js";
+import { stampsOf, Trainers } from "../../src/training/trainers.js";
 import type { TrainingBase } from "../../src/training/trainingBase.js";
 import { isGpu } from "../native/device.js";
 import { residentMemory } from "../native/residentMemory.js";
@@ -62,9 +62,19 @@ const rl = (salt: number, groups = 2): JobRequest => ({
   groups: madeUpGroups(groups, salt),
 });
 
-async function run(runner: JobRunner, modelId: string, request: JobRequest): Promise<string | null | undefined> {
+async function run(
+  runner: JobRunner,
+  modelId: string,
+  request: JobRequest,
+  whenEnded = () => {},
+): Promise<string | null | undefined> {
   const { id } = store.jobs.create({ kind: request.kind, modelId, entity: "local" });
   writeJobRequest(store.files, id, request);
+  const stop = store.events.subscribe(id, ({ type }) => {
+    if (type !== "training_ended") return;
+    stop();
+    whenEnded();
+  });
   runner.enqueue(id);
   while (store.events.terminal(id) === null) await sleep(5);
   // Its model is another's then.
@@ -141,13 +151,24 @@ it("has gone when a file of its checkpoint has changed, which is told as ever", 
   }
 });
 
+it("does not go on where a file has changed as soon as it was there", async () => {
+  const modelId = await registerModel(store, base, "m");
+  const trainers = new Trainers(holdAdapter, A_MINUTE);
+  const runner = runnerWith(trainers);
+  const file = join(store.files.checkpointFolder(modelId, 1), "adapter_model.safetensors");
+  await run(runner, modelId, rl(1), () => appendFileSync(file, "x"));
+  expect(await run(runner, modelId, rl(2))).toContain("is damaged");
+  expect(held).toBe(0);
+  await runner.close();
+});
+
 it.skipIf(process.platform !== "linux" || isGpu)("has given its memory back before another one is opened", async () => {
   const spec = { ...DEFAULT_ADAPTER, rank: 1024 };
   const made = await base.device.trainAdapter(spec, { seed: 1n });
   const state = { spec, values: await made.read("value"), optimizer: null };
   made.close();
   const trainers = new Trainers(holdAdapter, A_MINUTE);
-  await (await trainers.open(base, state, "rl")).leave(home);
+  await (await trainers.open(base, state, "rl")).leave(home, stampsOf(home));
   const before = residentMemory().now;
   let then = before;
   opened.mockImplementationOnce(() => {
