@@ -86,6 +86,8 @@ export class JobRunner {
   /** Cancels all jobs of a model that is about to be deleted. */
   async cancelModel(modelId: string): Promise<void> {
     await Promise.all(this.#host.store.jobs.unfinished(modelId).map((job) => this.cancel(job.id)));
+    // One that rests may be this model's.
+    void this.#host.trainers.drop();
   }
 
   /**

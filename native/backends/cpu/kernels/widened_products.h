@@ -38,8 +38,9 @@ struct Widening {
   int rows;   // left
   int i = 0;  // pairs of the first of these that are done
 
-  void whole(int count) {
-    for (; count > 0 && rows > 0; count--) {
+  // Whole ones, until no more than `some` are left.
+  void until(int some) {
+    while (rows > some) {
       widen_pairs<kWideK>(from, pairs, to, from + (kRowsAhead < rows ? kRowsAhead * ld : 0));
       step();
     }
@@ -170,7 +171,7 @@ void multiply_wide_panels(const float* a, int rows, Widening& widening, const bf
   constexpr int first = kWidenedTileRows[NR], most = kTileRows[NR];
   const int tiles = 1 + (rows - first + most - 1) / most, pairs = k / 2;
   const int64_t bytes = int64_t(k) * kLanes * int64_t(sizeof(bf16)) / tiles;
-  widening.whole(widening.rows - (rows - first));
+  widening.until(rows - first);
   for (int t = 0, row = 0, end = first; t < tiles; t++) {
     const int left = tiles - t - 1, after = left > 0 ? end + (rows - end + left - 1) / left : end;
     for (int i = row; i < end; i++)
@@ -187,7 +188,7 @@ void multiply_wide_panels(const float* a, int rows, Widening& widening, const bf
       multiply_widening_tile<first, NR>(a, w, panel, wide, pairs, c, ldc, accumulate, beside);
     else
       multiply_wide_rows<most, NR>(end - row, a + row * kWideK, wide, pairs, c + row * ldc, ldc, accumulate, beside);
-    widening.whole(widening.rows - (rows - after));
+    widening.until(rows - after);
     row = end, end = after;
   }
 }
@@ -206,7 +207,7 @@ inline void multiply_wide(const bf16* a, int64_t lda, int m, const bf16* w, int6
     for (int k0 = 0; k0 < k; k0 += kWideK) {
       const int depth = round_to(k - k0 < kWideK ? k - k0 : kWideK, 2);
       Widening widening{a + row * lda + k0, lda, depth / 2, wide, rows};
-      if (!kWidensBeside || depth / 2 % kLanes != 0) widening.whole(rows);
+      if (!kWidensBeside || depth / 2 % kLanes != 0) widening.until(0);
       const bool more_k = k0 + depth < k, more_rows = b + 1 < blocks;
       const bf16* upcoming = more_k ? a + row * lda + k0 + depth : a + (row + rows) * lda;
       const int upcoming_k = more_k ? k - k0 - depth : more_rows ? k : 0;
