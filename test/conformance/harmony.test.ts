@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { inspectModel } from "../../src/engine/inspection.js";
-import type { ChatCompletionChunk, ToolCall } from "../../src/types/chat.js";
 import type { BigramModel } from "./bigramModel.js";
+import { plainCalls, streamedCalls } from "./calls.js";
 import { scriptedModel, start } from "./scripted.js";
 import { Served, textOf } from "./served.js";
 
@@ -110,20 +110,6 @@ const tools = ["add", "sub"].map((name) => ({
   function: { name, parameters: { type: "object", properties: { a: { type: "integer" } }, required: ["a"] } },
 }));
 const thinking = start("<|channel|>analysis<|message|>Two and ");
-
-const plainCalls = (made: ToolCall[] | undefined) => (made ?? []).map(({ function: f }) => [f.name, f.arguments]);
-
-function streamedCalls(chunks: ChatCompletionChunk[], index = 0): [string, string][] {
-  const all: [string, string][] = [];
-  for (const choice of chunks.flatMap((chunk) => chunk.choices)) {
-    if (choice.index !== index) continue;
-    for (const call of choice.delta.tool_calls ?? []) {
-      if (call.id !== undefined) all[call.index] = [call.function.name!, ""];
-      all[call.index]![1] += call.function.arguments ?? "";
-    }
-  }
-  return all;
-}
 
 /** A reply in one piece and streamed, which must agree. */
 async function reply(body: Record<string, unknown>) {

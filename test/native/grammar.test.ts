@@ -4,7 +4,6 @@
 import { readFile } from "node:fs/promises";
 import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { AnnealError } from "../../src/errors.js";
 import { alt, chars, encodeGrammar, type Grammar, not, repeat, seq, text } from "../../src/grammar/ir.js";
 import {
   compileGrammar,
@@ -13,9 +12,10 @@ import {
   type GrammarVocabulary,
   prepareVocabulary,
   type SlotParams,
-  type StepSequence,
 } from "../../src/runtime/runtime.js";
+import { failure } from "./nativeFailure.js";
 import { loadCase, plainSlot } from "./referenceModel.js";
+import { sequenceOf } from "./sequenceOf.js";
 
 /** Every byte, some longer tokens, one special token, one that ends the output, and tokens without bytes up to `size`. */
 const LONGER = ["true", '","', '":', "ab", "bc", "é", "x]"];
@@ -60,16 +60,6 @@ function permitted(matcher: GrammarMatcher): number[] {
 
 const byte = (character: string) => character.charCodeAt(0);
 const longer = (token: string) => 256 + LONGER.indexOf(token);
-
-async function failure(call: () => unknown): Promise<AnnealError> {
-  try {
-    await call();
-  } catch (error) {
-    expect(error).toBeInstanceOf(AnnealError);
-    return error as AnnealError;
-  }
-  throw new Error("the call succeeded");
-}
 
 it("encodes an expression that comes again by its number", async () => {
   const letters = repeat(chars([0x61, 0x63]), 2, 2);
@@ -309,24 +299,11 @@ describe("a slot with a grammar", () => {
   });
   afterAll(() => model.close());
 
-  const sequence = (change: Partial<StepSequence>): StepSequence => ({
-    slot: -1,
-    tokens: Int32Array.of(1, 2, 3),
-    position: 0,
-    blocks: Int32Array.of(0),
-    adapter: 0,
-    sample: true,
-    outputIndex: 0,
-    promptLogprobs: -1,
-    next: null,
-    ...change,
-  });
-
   /** Draws `count` tokens, each step queued before the one before it has ended. */
   async function draw(slot: number, count: number, from = 0, last?: number): Promise<number[]> {
     const steps = Array.from({ length: count }, (_, i) =>
       model.step([
-        sequence(
+        sequenceOf(
           i === 0 && from === 0
             ? { slot }
             : {
@@ -446,7 +423,10 @@ describe("a slot with a grammar", () => {
   it("reports the log-probabilities of the tokens it is asked for", async () => {
     const all = model.openSlot(plainSlot({ temperature: 0, topLogprobs: 384 }));
     const some = model.openSlot(plainSlot({ temperature: 0, topLogprobs: 0, logprobIds: Int32Array.of(7, 3, 9) }));
-    const [whole, named] = [await model.step([sequence({ slot: all })]), await model.step([sequence({ slot: some })])];
+    const [whole, named] = [
+      await model.step([sequenceOf({ slot: all })]),
+      await model.step([sequenceOf({ slot: some })]),
+    ];
     const drawn = whole.tokens[0]!;
     const others = [7, 3, 9].filter((id) => id !== drawn);
     expect([...named.top[0]!.ids]).toEqual([drawn, ...others]);
@@ -468,7 +448,7 @@ describe("a slot with a grammar", () => {
       const slot = model.openSlot(plainSlot({ seed: 5n, grammar: compiled.matcher() }));
       const tokens: number[] = [];
       const blocks = Int32Array.of(0, 1);
-      let output = await model.step([sequence({ slot, maxForced, blocks })]);
+      let output = await model.step([sequenceOf({ slot, maxForced, blocks })]);
       for (let steps = 1; tokens.at(-1) !== END; steps++) {
         expect(steps).toBeLessThan(16);
         const { forced } = output;
@@ -477,7 +457,7 @@ describe("a slot with a grammar", () => {
         tokens.push(output.tokens[0]!, ...(forced[0] ?? []));
         expect(forced[0]?.length ?? 0).toBeLessThanOrEqual(maxForced);
         if (maxForced === 60 && steps === 1) expect(tokens).toEqual(expected.slice(0, 11));
-        output = await model.step([sequence({ slot, tokens: null, position, outputIndex, maxForced, blocks })]);
+        output = await model.step([sequenceOf({ slot, tokens: null, position, outputIndex, maxForced, blocks })]);
       }
       expect(tokens).toEqual(expected);
       expect(output.tokens[0]).toBe(-1);
@@ -511,7 +491,7 @@ describe("a slot with a grammar", () => {
         const slot = model.openSlot(plainSlot(settings));
         const tokens: number[] = [];
         const blocks = Int32Array.of(0, 1, 2, 3);
-        let output = await model.step([sequence({ slot, maxForced, blocks })]);
+        let output = await model.step([sequenceOf({ slot, maxForced, blocks })]);
         for (let steps = 1; tokens.at(-1) !== END; steps++) {
           expect(steps).toBeLessThan(reply.length + 1);
           const before = output.drafts?.[0]?.kept ?? [];
@@ -522,7 +502,7 @@ describe("a slot with a grammar", () => {
           const outputIndex = tokens.length + 1;
           tokens.push(...before.map(({ token }) => token), output.tokens[0]!, ...(output.forced[0] ?? []));
           output = await model.step([
-            sequence({
+            sequenceOf({
               slot,
               tokens: null,
               position,
@@ -546,8 +526,8 @@ describe("a slot with a grammar", () => {
   it("needs room for what may be forced", async () => {
     const compiled = await compileGrammar(vocabulary, grammar(text("0123456789")));
     const slot = model.openSlot(plainSlot({ grammar: compiled.matcher() }));
-    const first = model.step([sequence({ slot, maxForced: 10 })]);
-    const error = await failure(() => model.step([sequence({ slot, tokens: null, position: 54, outputIndex: 1 })]));
+    const first = model.step([sequenceOf({ slot, maxForced: 10 })]);
+    const error = await failure(() => model.step([sequenceOf({ slot, tokens: null, position: 54, outputIndex: 1 })]));
     expect([error.code, error.param]).toEqual(["invalid_argument", "sequences[0].blocks"]);
     expect([...(await first).tokens, ...(await first).forced[0]!]).toEqual([..."0123456789"].map(byte).concat(END));
     model.closeSlot(slot);
@@ -562,8 +542,8 @@ describe("a slot with a grammar", () => {
     ];
     for (const settings of forbidding) {
       const slot = model.openSlot(plainSlot({ grammar: compiled.matcher(), ...settings }));
-      const first = await model.step([sequence({ slot, maxForced: 10 })]);
-      const second = await model.step([sequence({ slot, tokens: null, position: 3, outputIndex: 1, maxForced: 10 })]);
+      const first = await model.step([sequenceOf({ slot, maxForced: 10 })]);
+      const second = await model.step([sequenceOf({ slot, tokens: null, position: 3, outputIndex: 1, maxForced: 10 })]);
       expect([first.tokens[0], first.forced[0], second.tokens[0]]).toEqual([byte("0"), null, -1]);
       model.closeSlot(slot);
     }
