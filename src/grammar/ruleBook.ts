@@ -25,6 +25,16 @@ export class RuleBook {
     return reference;
   }
 
+  /** The rule of that key, made when it is first asked for; it may lead to itself. */
+  once<K>(known: Map<K, Expr>, key: K, make: () => Expr): Expr {
+    const found = known.get(key);
+    if (found !== undefined) return found;
+    const reference = this.reserve();
+    known.set(key, reference);
+    this.define(reference, make());
+    return reference;
+  }
+
   /** Takes over the rules of another grammar; its start under its new number. */
   adopt(grammar: Grammar): Expr {
     const offset = this.rules.length;

@@ -82,9 +82,7 @@ export interface ValueNotation {
 
 /** The rules of free JSON in one rule book. */
 export class JsonRules {
-  private valueRule: Expr | null = null;
-  private objectRule: Expr | null = null;
-  private arrayRule: Expr | null = null;
+  private readonly known = new Map<"value" | "array" | "object", Expr>();
   private stringRule: Expr | null = null;
   /** White space between two tokens. */
   readonly space: Expr;
@@ -147,33 +145,24 @@ export class JsonRules {
   }
 
   value(): Expr {
-    if (this.valueRule === null) {
-      const rule = this.rules.reserve();
-      this.valueRule = rule;
+    return this.rules.once(this.known, "value", () => {
       const scalars = [...[null, true, false].map((value) => this.constant(value)), NUMBER, this.string()];
-      this.rules.define(rule, alt(...scalars, this.array(), this.object()));
-    }
-    return this.valueRule;
+      return alt(...scalars, this.array(), this.object());
+    });
   }
 
   array(): Expr {
-    if (this.arrayRule === null) {
-      const rule = this.rules.reserve();
-      this.arrayRule = rule;
+    return this.rules.once(this.known, "array", () => {
       const items = seq(this.value(), repeat(seq(this.comma, this.value()), 0));
-      this.rules.define(rule, this.enclosed("[", optional(items), "]"));
-    }
-    return this.arrayRule;
+      return this.enclosed("[", optional(items), "]");
+    });
   }
 
   object(): Expr {
-    if (this.objectRule === null) {
-      const rule = this.rules.reserve();
-      this.objectRule = rule;
+    return this.rules.once(this.known, "object", () => {
       const member = seq(this.nameOf(null), this.colon, this.value());
-      this.rules.define(rule, this.enclosed("{", optional(seq(member, repeat(seq(this.comma, member), 0))), "}"));
-    }
-    return this.objectRule;
+      return this.enclosed("{", optional(seq(member, repeat(seq(this.comma, member), 0))), "}");
+    });
   }
 
   /** Between brackets, the first one marked; between two brackets with nothing inside there is white space once. */

@@ -174,14 +174,6 @@ class MembersWriter {
 
   /** `place`: of the ordered members, then the sets of loose ones. */
   private rule(place: number, count: number, make: () => Expr): Expr {
-    const key = place * (this.cap + 1) + count;
-    let expr = this.known.get(key);
-    if (expr === undefined) {
-      const reference = this.rules.reserve();
-      this.known.set(key, reference);
-      this.rules.define(reference, make());
-      expr = reference;
-    }
-    return expr;
+    return this.rules.once(this.known, place * (this.cap + 1) + count, make);
   }
 }

@@ -126,18 +126,7 @@ class Multiples {
       told /= (told % 2 === 0 ? 2 : 1) * (told % 5 === 0 ? 5 : 1);
     }
     const least = remainder % told;
-    return this.rule(`${what} ${least}`, () => make(least));
-  }
-
-  private rule(key: string, make: () => Expr): Expr {
-    let expr = this.known.get(key);
-    if (expr === undefined) {
-      const reference = this.rules.reserve();
-      this.known.set(key, reference);
-      this.rules.define(reference, make());
-      expr = reference;
-    }
-    return expr;
+    return this.rules.once(this.known, `${what} ${least}`, () => make(least));
   }
 }
 
