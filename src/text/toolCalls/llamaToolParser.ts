@@ -1,34 +1,16 @@
 // `{"name": ..., "parameters": {...}}` as the whole answer, in a text that comes in pieces.
 
 import { JsonCallReader } from "./jsonCallReader.js";
-import { type OfferedTools, ToolCallCollector, type ToolDelta, type ToolParser } from "./toolCallCollector.js";
+import { SteppedToolParser } from "./steppedToolParser.js";
+import type { ToolDelta } from "./toolCallCollector.js";
 
 export const PYTHON_TAG = "<|python_tag|>";
 
 /** An answer that does not begin with a call is content, to its end. */
-export class LlamaToolParser implements ToolParser {
-  private readonly collector: ToolCallCollector;
+export class LlamaToolParser extends SteppedToolParser {
   private state: "before" | "call" | "text" = "before";
   /** Before a call: what is not yet known to be content. */
   private held = "";
-
-  constructor(asTheyCome: boolean, offered: OfferedTools | null) {
-    this.collector = new ToolCallCollector(asTheyCome, offered);
-  }
-
-  get firstWhole(): number {
-    return this.collector.firstWhole;
-  }
-
-  get isInCall(): boolean {
-    return this.collector.isInCall;
-  }
-
-  push(text: string): ToolDelta {
-    let rest = text;
-    while (rest !== "") rest = this.step(rest);
-    return this.collector.take();
-  }
 
   flush(): ToolDelta {
     this.collector.breakOff();
@@ -39,7 +21,7 @@ export class LlamaToolParser implements ToolParser {
     return this.collector.take();
   }
 
-  private step(text: string): string {
+  protected step(text: string): string {
     if (this.state === "before") return this.readBefore(text);
     if (this.state === "call") return this.readCall(text);
     this.collector.addContent(text);

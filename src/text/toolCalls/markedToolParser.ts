@@ -1,8 +1,9 @@
 // Calls behind a mark, in a text that comes in pieces: one, or a list of them.
 
 import type { CallReader } from "./callReader.js";
+import { SteppedToolParser } from "./steppedToolParser.js";
 import { TagSearch } from "./tagSearch.js";
-import { type OfferedTools, ToolCallCollector, type ToolDelta, type ToolParser } from "./toolCallCollector.js";
+import type { OfferedTools, ToolDelta } from "./toolCallCollector.js";
 
 export interface MarkedCalls {
   /** What stands before a call, or before a list of calls. */
@@ -23,8 +24,7 @@ export interface MarkedCalls {
  * The white space before the first call is content, between calls it belongs to nobody. What follows a mark and is no call is
  * content as it stands. After a call, a missing closing mark and stray brackets are forgiven.
  */
-export class MarkedToolParser implements ToolParser {
-  private readonly collector: ToolCallCollector;
+export class MarkedToolParser extends SteppedToolParser {
   private readonly opening: TagSearch;
   private state: "start" | "text" | "opening" | "call" | "next" | "closing";
   /** What is not yet known to be part of a call. */
@@ -38,23 +38,9 @@ export class MarkedToolParser implements ToolParser {
     asTheyCome: boolean,
     private readonly offered: OfferedTools | null,
   ) {
-    this.collector = new ToolCallCollector(asTheyCome, offered);
+    super(asTheyCome, offered);
     this.opening = new TagSearch(marks.opens);
     this.state = marks.bareList ? "start" : "text";
-  }
-
-  get firstWhole(): number {
-    return this.collector.firstWhole;
-  }
-
-  get isInCall(): boolean {
-    return this.collector.isInCall;
-  }
-
-  push(text: string): ToolDelta {
-    let rest = text;
-    while (rest !== "") rest = this.step(rest);
-    return this.collector.take();
   }
 
   flush(): ToolDelta {
@@ -72,8 +58,7 @@ export class MarkedToolParser implements ToolParser {
     return this.collector.take();
   }
 
-  /** Works on `text` up to a change of state; gives what is left of it. */
-  private step(text: string): string {
+  protected step(text: string): string {
     switch (this.state) {
       case "start":
         return this.readStart(text);
