@@ -65,7 +65,10 @@ function remember({ text }: FileStamp, sum: string): void {
 
 const stampOf = async (handle: FileHandle) => fileStamp(await handle.stat({ bigint: true }));
 
-/** Writes a new file, which is not flushed; each piece is good until the next one is asked for. @returns its sum. */
+/** Bytes that the disk takes while those that follow are written. */
+const FLUSHED_TOGETHER = 2 ** 23;
+
+/** Writes a new file, most of which is flushed; each piece is good until the next one is asked for. @returns its sum. */
 export async function writeSummed(
   file: string,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
@@ -73,11 +76,19 @@ export async function writeSummed(
   const hash = createHash("sha256");
   const handle = await open(file, "wx", PRIVATE_FILE);
   try {
+    let unflushed = 0;
+    let flushing: Promise<void> = Promise.resolve();
     for await (const piece of pieces) {
       const writing = handle.appendFile(piece);
       hash.update(piece);
       await writing;
+      unflushed += piece.byteLength;
+      if (unflushed < FLUSHED_TOGETHER) continue;
+      unflushed = 0;
+      flushing = flushing.then(() => handle.datasync());
+      flushing.catch(() => undefined);
     }
+    await flushing;
     const sum = hash.digest("hex");
     remember(await stampOf(handle), sum);
     return sum;
