@@ -260,6 +260,35 @@ void writes(Loaded& m) {
   expect(logprobs(one) == logprobs(two), "and go on alike");
 }
 
+// A copy is of when it was made, in memory that another one may have had; a trainer that has rested goes on.
+void holds(Loaded& m) {
+  LoraSpec lora{4, 8};
+  for (bool& target : lora.targets) target = true;
+  Trainer trainer(*m.backend, m.backend->train_adapter(lora, 3, nullptr));
+  Trainable& trainable = trainer.trainable();
+  const size_t count = trainable.tensors().size();
+  const auto joined = [&](Trainable::Part part) {
+    std::vector<float> all;
+    for (const auto& values : trainer.read(part, 0, count)) all.insert(all.end(), values.begin(), values.end());
+    return all;
+  };
+  HeldState held{.value = std::vector<float>(3, 1.0f), .moment1 = {}, .moment2 = std::vector<float>(1 << 20, 1.0f)};
+  for (int i = 0; i < 2; ++i) {
+    trainer.hold(held);
+    expect(held.value == joined(Trainable::Part::value), "values");
+    expect(held.moment1 == joined(Trainable::Part::moment1), "first moments");
+    expect(held.moment2 == joined(Trainable::Part::moment2), "second moments");
+    Pass pass({{.tokens = {1, 2, 3, 4}, .trained = {1, 1, 1, 0}}}, {});
+    trainer.forward(pass);
+    pass.backward({.logprobs = {{-1, 1, -1, 0}}, .entropies = {}});
+    if (i == 0) trainable.optim_step({.learning_rate = 1e-1f, .max_grad_norm = 0});
+  }
+  expect(held.value == joined(Trainable::Part::value), "a gradient changes no value");
+  trainer.rest();
+  for (float value : joined(Trainable::Part::gradient)) expect(value == 0, "of one that rests no gradient stays");
+  expect(held.value == joined(Trainable::Part::value), "and all values");
+}
+
 std::string conflict(const std::function<void()>& call) {
   try {
     call();
@@ -339,6 +368,7 @@ int main() {
   plans_memory(weights, pool);
   differentiates(weights, pool);
   writes(m);
+  holds(m);
   keeps_trainers_apart();
   weighs_policies();
   return anneal::report_failures();
