@@ -208,11 +208,8 @@ napi_value Trainer::held(const Arguments& arguments) {
   const Argument part_name = arguments.at(0, "part");
   const auto part = part_of(part_name);
   handle_->require_open();
-  if (!handle_->held || part == Trainable::Part::gradient) invalid(part_name.path(), "is not held");
-  const training::HeldState& held = *handle_->held;
-  const auto& values = part == Trainable::Part::value     ? held.value
-                       : part == Trainable::Part::moment1 ? held.moment1
-                                                          : held.moment2;
+  if (!handle_->held || !handle_->held->contains(part)) invalid(part_name.path(), "is not held");
+  const std::vector<float>& values = handle_->held->at(part);
   const auto from = arguments.at(1, "from").integer(0, int64_t(values.size()));
   const Argument to_argument = arguments.at(2, "to");
   const auto to = to_argument.numbers();
@@ -225,7 +222,7 @@ napi_value Trainer::held(const Arguments& arguments) {
 
 napi_value Trainer::rest(const Arguments&) {
   handle_->require_open();
-  return start([](training::Trainer& trainer) { trainer.rest(); }, [](Js js) { return js.undefined(); });
+  return start([](training::Trainer& trainer) { trainer.trainable().rest(); }, [](Js js) { return js.undefined(); });
 }
 
 napi_value Trainer::write(const Arguments& arguments) {

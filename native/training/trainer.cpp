@@ -1,7 +1,5 @@
 #include "trainer.h"
 
-#include <utility>
-
 #include "../executor/pool.h"
 #include "../model/invalid_input.h"
 
@@ -98,10 +96,10 @@ void Trainer::hold(HeldState& to) const {
   const auto& tensors = trainable_->tensors();
   int64_t size = 0;
   for (const auto& tensor : tensors) size += tensor.elements();
-  for (auto [part, values] : {std::pair(Part::value, &to.value), std::pair(Part::moment1, &to.moment1),
-                              std::pair(Part::moment2, &to.moment2)}) {
-    values->resize(size_t(size));
-    float* place = values->data();
+  for (const Part part : {Part::value, Part::moment1, Part::moment2}) {
+    auto& values = to[part];
+    values.resize(size_t(size));
+    float* place = values.data();
     for (size_t i = 0; i < tensors.size(); place += tensors[i++].elements())
       trainable_->read(int(i), part, {place, size_t(tensors[i].elements())});
   }

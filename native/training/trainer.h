@@ -1,5 +1,6 @@
 // An open trainer: something trainable, and the passes over rows for it.
 #pragma once
+#include <map>
 #include <memory>
 
 #include "rows.h"
@@ -34,9 +35,7 @@ class Pass {
 
 // A copy of what is trained, of each part one tensor behind the other, row-major: what is written while training goes
 // on.
-struct HeldState {
-  std::vector<float> value, moment1, moment2;
-};
+using HeldState = std::map<backends::Trainable::Part, std::vector<float>>;
 
 // What the dispatcher uses of a trainer.
 class Trainer {
@@ -61,7 +60,6 @@ class Trainer {
   std::vector<std::vector<float>> read(backends::Trainable::Part, size_t first, size_t count) const;
   // Values and moments as they are now, into memory that may be another copy's.
   void hold(HeldState& to) const;
-  void rest() { trainable_->rest(); }
   // Values are in use when it returns, or throws Aborted. `steps` below 0: as before.
   void write(backends::Trainable::Part, const std::vector<std::vector<float>>&, int64_t steps);
 

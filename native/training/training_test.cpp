@@ -272,21 +272,22 @@ void holds(Loaded& m) {
     for (const auto& values : trainer.read(part, 0, count)) all.insert(all.end(), values.begin(), values.end());
     return all;
   };
-  HeldState held{.value = std::vector<float>(3, 1.0f), .moment1 = {}, .moment2 = std::vector<float>(1 << 20, 1.0f)};
+  using Part = Trainable::Part;
+  HeldState held{{Part::value, std::vector<float>(3, 1.0f)}, {Part::moment2, std::vector<float>(1 << 20, 1.0f)}};
   for (int i = 0; i < 2; ++i) {
     trainer.hold(held);
-    expect(held.value == joined(Trainable::Part::value), "values");
-    expect(held.moment1 == joined(Trainable::Part::moment1), "first moments");
-    expect(held.moment2 == joined(Trainable::Part::moment2), "second moments");
+    expect(held.at(Part::value) == joined(Part::value), "values");
+    expect(held.at(Part::moment1) == joined(Part::moment1), "first moments");
+    expect(held.at(Part::moment2) == joined(Part::moment2), "second moments");
     Pass pass({{.tokens = {1, 2, 3, 4}, .trained = {1, 1, 1, 0}}}, {});
     trainer.forward(pass);
     pass.backward({.logprobs = {{-1, 1, -1, 0}}, .entropies = {}});
     if (i == 0) trainable.optim_step({.learning_rate = 1e-1f, .max_grad_norm = 0});
   }
-  expect(held.value == joined(Trainable::Part::value), "a gradient changes no value");
-  trainer.rest();
-  for (float value : joined(Trainable::Part::gradient)) expect(value == 0, "of one that rests no gradient stays");
-  expect(held.value == joined(Trainable::Part::value), "and all values");
+  expect(held.at(Part::value) == joined(Part::value), "a gradient changes no value");
+  trainable.rest();
+  for (float value : joined(Part::gradient)) expect(value == 0, "of one that rests no gradient stays");
+  expect(held.at(Part::value) == joined(Part::value), "and all values");
 }
 
 std::string conflict(const std::function<void()>& call) {

@@ -1,7 +1,7 @@
 // A model in this machine's memory.
 
 import { clearTimeout, setTimeout } from "node:timers";
-import { elementCount } from "../elementCount.js";
+import { elementsOf } from "../elementCount.js";
 import { InsufficientMemoryError } from "../errors.js";
 import { cancellable } from "./cancellation.js";
 import type { DeviceModel, SlotParams, StepOutput, StepSequence } from "./device.js";
@@ -17,10 +17,6 @@ const HELD_BYTES = 12;
 /** A trainer may rest that takes no more of what the device has left. */
 const RESTING_SHARE = 1 / 4;
 const computeBytes = (dtype: ElementType) => (dtype === "float32" ? 4 : 2);
-
-function elementsOf(tensors: readonly { shape: number[] }[]): number {
-  return tensors.reduce((sum, { shape }) => sum + elementCount(shape), 0);
-}
 
 /** What `trainWeights` takes: also the compute weights' next version. */
 export function weightTrainingBytes(config: ModelSpec, dtype: ElementType): number {

@@ -1,9 +1,9 @@
 // Training on this machine's processors.
 
-import { elementCount } from "../elementCount.js";
+import { elementsOf } from "../elementCount.js";
 import { cancellable } from "./cancellation.js";
 import { type NativePass, type NativeTrainer, tensorList } from "./nativeAddon.js";
-import type { NamedTensors, PassResult, Trainer, TrainPass, TrainRow } from "./trainer.js";
+import type { NamedTensors, PassResult, StatePart, Trainer, TrainPass, TrainRow } from "./trainer.js";
 
 /** Floats that are taken from the native side at once. */
 const AT_ONCE = 2 ** 18;
@@ -22,7 +22,7 @@ export class NativeDeviceTrainer implements Trainer {
 
   readonly here = {
     hold: () => this.#native.hold(),
-    pieces: (part: "value" | "moment1" | "moment2") => this.#pieces(part),
+    pieces: (part: StatePart) => this.#pieces(part),
     rest: async () => {
       if (!this.#use.mayRest()) return false;
       await this.#native.rest();
@@ -92,7 +92,7 @@ export class NativeDeviceTrainer implements Trainer {
     return new Map(tensors.map(({ name, shape, data }) => [name, { shape, data }]));
   }
 
-  async write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void> {
+  async write(part: StatePart, tensors: NamedTensors, steps?: number): Promise<void> {
     await this.#native.write(part, tensorList(tensors), steps);
   }
 
@@ -107,8 +107,8 @@ export class NativeDeviceTrainer implements Trainer {
     this.#use.end();
   }
 
-  async *#pieces(part: string): AsyncGenerator<Uint8Array> {
-    const floats = this.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  async *#pieces(part: StatePart): AsyncGenerator<Uint8Array> {
+    const floats = elementsOf(this.tensors());
     const room = new Float32Array(Math.min(floats, AT_ONCE));
     for (let from = 0; from < floats; from += room.length) {
       const piece = room.subarray(0, floats - from);

@@ -47,6 +47,9 @@ export interface PassResult {
   entropies: Float32Array[];
 }
 
+/** What training goes on from. */
+export type StatePart = "value" | "moment1" | "moment2";
+
 /** What only a trainer in this process can do. */
 export interface ResidentTrainer {
   /** Keeps a copy of values and moments, in place of the one before. */
@@ -55,7 +58,7 @@ export interface ResidentTrainer {
    * Of that copy, a part's tensors as float32, in the order of `tensors()`: each piece is good until the next one is asked for.
    * They wait for no passes.
    */
-  pieces(part: "value" | "moment1" | "moment2"): AsyncIterable<Uint8Array>;
+  pieces(part: StatePart): AsyncIterable<Uint8Array>;
   /**
    * Nothing is asked of the trainer until `resume`: the gradient goes, and memory of passes as when it is closed. False: the
    * device has not so much left that its weights should stay; then it is to be closed.
@@ -117,9 +120,9 @@ export interface Trainer {
   publish(): Promise<number>;
   tensors(): readonly { name: string; shape: number[] }[];
   /** Of all tensors, or of the one that is named, where the trainer is not elsewhere. */
-  read(part: "value" | "gradient" | "moment1" | "moment2", tensor?: string): Promise<NamedTensors>;
+  read(part: StatePart | "gradient", tensor?: string): Promise<NamedTensors>;
   /** `steps` sets the optimizer's step count (bias correction). */
-  write(part: "value" | "moment1" | "moment2", tensors: NamedTensors, steps?: number): Promise<void>;
+  write(part: StatePart, tensors: NamedTensors, steps?: number): Promise<void>;
   close(): void;
 }
 

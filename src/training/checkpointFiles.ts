@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { PLAIN_MODULES } from "../adapterModules.js";
 import { BadRequestError, ModelFileError } from "../errors.js";
 import { throwingFileErrors } from "../fileErrors.js";
-import type { AdapterSpec, KeptState, NamedTensors, Trainer } from "../runtime/runtime.js";
+import type { AdapterSpec, KeptState, NamedTensors, StatePart, Trainer } from "../runtime/runtime.js";
 import { type Checksums, META_FILE, verifyChecksums, writeSummed } from "../store/checksums.js";
 import { adapterFiles, readAdapterFolder, withLeftOutLayers } from "../weights/adapterFolder.js";
 import { targetsOf } from "../weights/adapterModules.js";
@@ -83,11 +83,15 @@ export async function stateOf(
   const { here, steps } = trainer;
   if (!here) return toWrite(await captureState(trainer, spec, objective, { forResuming }));
   await here.hold();
-  const shapes = new Map(trainer.tensors().map(({ name, shape }) => [name, shape]));
-  const part = (name: "value" | "moment1" | "moment2") => ({ shapes, pieces: () => here.pieces(name) });
+  const shapes = shapesOf(trainer);
+  const part = (name: StatePart) => ({ shapes, pieces: () => here.pieces(name) });
   const moments = { moment1: part("moment1"), moment2: part("moment2") };
   return { spec, values: part("value"), optimizer: steps === 0 ? null : { objective, steps, ...moments } };
 }
+
+/** Of what it trains, in its order. */
+export const shapesOf = (trainer: Trainer): TensorStream["shapes"] =>
+  new Map(trainer.tensors().map(({ name, shape }) => [name, shape]));
 
 /** The same in memory. `forResuming`: where a device elsewhere keeps the state, its values are not wanted here. */
 export async function captureState(
@@ -152,8 +156,8 @@ export async function writeInitialCheckpoint(
   };
   const trainer = await base.device.trainAdapter(spec, { seed: ADAPTER_SEED });
   try {
-    const state = await stateOf(trainer, spec, "rl");
-    await writeCheckpoint(folder, { ...state, optimizer: null }, base, { parent_step: null, job_id: null });
+    const state = await captureState(trainer, spec, "rl");
+    await writeCheckpoint(folder, toWrite(state), base, { parent_step: null, job_id: null });
   } finally {
     trainer.close();
   }

@@ -1,6 +1,6 @@
 // What a job will take, told before its first step.
 
-import { elementCount } from "../elementCount.js";
+import { elementsOf } from "../elementCount.js";
 import { AnnealError } from "../errors.js";
 import { shouldYield, yieldToEventLoop } from "../eventLoop.js";
 import { openRuntime, type Trainer } from "../runtime/runtime.js";
@@ -58,7 +58,7 @@ async function memoryOf(
   trainer: Trainer,
   { memoryBudget }: Omit<PassLimits, "signal">,
 ): Promise<number> {
-  const parameters = trainer.tensors().reduce((sum, { shape }) => sum + elementCount(shape), 0);
+  const parameters = elementsOf(trainer.tensors());
   const options = { memoryBudget, entropyGradient };
   const plan = (passes: Omit<LargestPasses, "usesEntropy">) =>
     trainer.memory?.({ trained: passes.trained.map(packRows), evaluated: passes.evaluated.map(packRows) }, options);

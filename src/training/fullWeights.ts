@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BadRequestError, ConflictError, ModelFileError } from "../errors.js";
 import { throwingFileErrors } from "../fileErrors.js";
-import type { Trainer } from "../runtime/runtime.js";
+import type { StatePart, Trainer } from "../runtime/runtime.js";
 import { type Checksums, folderChecksums, META_FILE, verifyChecksums, writeSummed } from "../store/checksums.js";
 import type { SavedModelRecord } from "../store/savedModels.js";
 import type { SavedWeights } from "../types/trainingSession.js";
@@ -14,7 +14,7 @@ import { JsonFields } from "../weights/jsonFields.js";
 import { writeMergedFolder } from "../weights/mergedFolder.js";
 import { readSafetensors, safetensorsPieces, type TensorStream, tensorBytes } from "../weights/safetensors.js";
 import { modelDeleted, whileModelIsThere } from "./adapterWeights.js";
-import { DEFAULT_ADAPTER, readAdapter } from "./checkpointFiles.js";
+import { DEFAULT_ADAPTER, readAdapter, shapesOf } from "./checkpointFiles.js";
 import { folderBytes } from "./describeCheckpoint.js";
 import { evaluateRows } from "./forwardBackward.js";
 import type { TrainingHost } from "./host.js";
@@ -49,10 +49,9 @@ export interface WeightsHost {
 }
 
 const STATE_FOLDER = "training_state";
-const PARTS = ["value", "moment1", "moment2"] as const;
-type Part = (typeof PARTS)[number];
+const PARTS: readonly StatePart[] = ["value", "moment1", "moment2"];
 /** As sums name it, with slashes. */
-const stateFile = (part: Part): string => `${STATE_FOLDER}/${part}.safetensors`;
+const stateFile = (part: StatePart): string => `${STATE_FOLDER}/${part}.safetensors`;
 
 /** `meta.json` of saved weights. */
 interface SavedMeta {
@@ -158,7 +157,7 @@ async function startFolder(
 /** Master weights and moments as they were saved; moments of another objective are left behind. */
 async function restore(trainer: Trainer, folder: string, objective: Objective): Promise<void> {
   await verifyChecksums(folder, { named: PARTS.map(stateFile), known: true });
-  const tensorsOf = async (part: Part) => (await readSafetensors(join(folder, stateFile(part)))).tensors;
+  const tensorsOf = async (part: StatePart) => (await readSafetensors(join(folder, stateFile(part)))).tensors;
   await trainer.write("value", await tensorsOf("value"));
   const meta = await JsonFields.read(join(folder, META_FILE));
   const steps = meta.number("steps", 0, Number.MAX_SAFE_INTEGER);
@@ -299,7 +298,7 @@ export class FullWeights implements SessionWeights<SavedWeights> {
       await writeFloatFolder(folder, start.folder, valuesOf, base.device.dtype, { signal });
       this.#host.store.files.makeFolder(join(folder, STATE_FOLDER));
       const known: Checksums = {};
-      for (const part of trainer.steps > 0 ? PARTS : (["value"] as const)) {
+      for (const part of trainer.steps > 0 ? PARTS : PARTS.slice(0, 1)) {
         signal.throwIfAborted();
         const file = stateFile(part);
         known[file] = await writeSummed(join(folder, file), safetensorsPieces(partOf(trainer, part)));
@@ -330,8 +329,8 @@ export class FullWeights implements SessionWeights<SavedWeights> {
 }
 
 /** A tensor at a time: together they take as much memory as the model in float32. */
-const partOf = (trainer: Trainer, part: Part): TensorStream => ({
-  shapes: new Map(trainer.tensors().map(({ name, shape }) => [name, shape])),
+const partOf = (trainer: Trainer, part: StatePart): TensorStream => ({
+  shapes: shapesOf(trainer),
   async *pieces() {
     for (const { name } of trainer.tensors()) yield* tensorBytes(await trainer.read(part, name));
   },

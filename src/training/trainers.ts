@@ -10,11 +10,15 @@ import { ADAPTER_SEED, type AdapterState } from "./checkpointFiles.js";
 import type { Objective } from "./optimizer.js";
 import type { TrainingBase } from "./trainingBase.js";
 
-export interface OpenTrainer {
+/** A trainer, and what it trains. */
+interface Opened {
   readonly spec: AdapterSpec;
   readonly trainer: Trainer;
   /** Ends it, and gives back its memory. */
   close(): void;
+}
+
+export interface OpenTrainer extends Opened {
   /**
    * Where it holds what the checkpoint in this folder does, whose files had these `stampsOf` when nobody else knew of them:
    * keeps it for whoever goes on from there, if that may be.
@@ -24,7 +28,7 @@ export interface OpenTrainer {
 
 /** One that has been left. */
 interface Resting {
-  opened: OpenTrainer;
+  opened: Opened;
   objective: Objective;
   device: DeviceModel;
   folder: string;
@@ -36,7 +40,7 @@ interface Resting {
 /** Reading a checkpoint and making its trainer anew takes longer than many a step of a loop. */
 export class Trainers {
   readonly #holdAdapter: (bytes: number) => Release;
-  /** Milliseconds; 0: none waits. */
+  /** Milliseconds, of a device that keeps memory of training; 0: none waits. */
   readonly #restsFor: number;
   #resting: Resting | null = null;
   #isClosed = false;
@@ -54,11 +58,11 @@ export class Trainers {
   async resume(base: TrainingBase, folder: string, objective: Objective): Promise<OpenTrainer | null> {
     const resting = this.#resting;
     if (resting?.folder !== folder || resting.objective !== objective || resting.device !== base.device) return null;
-    this.#forget(resting);
     if (stampsOf(folder) !== resting.stamps) {
-      await end(resting);
+      await this.drop();
       return null;
     }
+    this.#forget(resting);
     resting.opened.trainer.here!.resume();
     return this.#opened(resting.opened, base.device, objective);
   }
@@ -90,7 +94,9 @@ export class Trainers {
     const resting = this.#resting;
     if (!resting) return;
     this.#forget(resting);
-    await end(resting);
+    const { close, trainer } = resting.opened;
+    close();
+    await trainer.here!.closed().catch(() => undefined);
   }
 
   /** From now on none waits. */
@@ -104,27 +110,21 @@ export class Trainers {
     this.#resting = null;
   }
 
-  #opened(
-    { spec, trainer, close }: Pick<OpenTrainer, "spec" | "trainer" | "close">,
-    device: DeviceModel,
-    objective: Objective,
-  ): OpenTrainer {
+  #opened(opened: Opened, device: DeviceModel, objective: Objective): OpenTrainer {
     let isLeft = false;
-    const opened: OpenTrainer = {
-      spec,
-      trainer,
+    return {
+      ...opened,
       close: () => {
-        if (!isLeft) close();
+        if (!isLeft) opened.close();
       },
       leave: async (folder, stamps) => {
-        if (stamps === null || !(await this.#rest(trainer)) || this.#isClosed) return;
+        if (stamps === null || !(await this.#rest(opened.trainer)) || this.#isClosed) return;
         void this.drop();
         isLeft = true;
         const timer = setTimeout(() => this.drop(), this.#restsFor).unref();
-        this.#resting = { opened: { ...opened, close }, objective, device, folder, stamps, timer };
+        this.#resting = { opened, objective, device, folder, stamps, timer };
       },
     };
-    return opened;
   }
 
   async #rest({ here }: Trainer): Promise<boolean> {
@@ -132,11 +132,6 @@ export class Trainers {
     // Else whoever is next reads what is on the disk.
     return here.rest().catch(() => false);
   }
-}
-
-async function end({ opened }: Resting): Promise<void> {
-  opened.close();
-  await opened.trainer.here!.closed().catch(() => undefined);
 }
 
 /** Changes with any of the files of a folder. Null: they cannot be looked at. */

@@ -138,8 +138,7 @@ export async function openCore(
         inTraining -= bytes;
       });
     };
-    // A limit would have to count the one that rests.
-    const trainers = new Trainers(holdAdapter, options.memoryLimit === undefined ? TRAINING_MEMORY_KEPT_MS : 0);
+    const trainers = new Trainers(holdAdapter, TRAINING_MEMORY_KEPT_MS);
     const trainingHost: TrainingHost = {
       store,
       options: {
