@@ -44,7 +44,7 @@ const decode = (count: number, context: number, shared = false): DecodeWork => (
   kind: "decode",
   count,
   context,
-  tokens: Math.max(8, Math.round(128 / count)),
+  tokens: Math.max(32, Math.round(128 / count)),
   shared,
 });
 

@@ -141,7 +141,7 @@ class Attend {
     const int most = std::max(1, kAttentionRows / group());
     for (const std::vector<SharedRun>& runs : batch_.shared) {
       // As few tiles as keep the workers busy: each reads the run's blocks once.
-      const int wanted = std::max(1, 2 * workers_ / (heads * int(runs.size())));
+      const int of_heads = heads * int(runs.size()), wanted = (2 * workers_ + of_heads - 1) / of_heads;
       shared_tiles_.clear();
       for (const SharedRun& run : runs) {
         const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));

@@ -93,6 +93,29 @@ void bench_attention(DType type, KvCache format, int hd, int keys, int rows) {
   }
 }
 
+void bench_delta_rule(int tokens, int dim) {
+  const Floats k = normals(size_t(tokens) * dim, 1 / std::sqrt(float(dim))), v = normals(k.size()), gate(tokens, 0.9f);
+  const Floats start(size_t(delta_state_floats(dim, dim)));
+  for (const Kernels* kernel : sets(DType::f32)) {
+    Block state(start.size() * 4), d_state(start.size() * 4), scratch(kernel->delta_backward_scratch(tokens, dim, dim));
+    Floats out(k.size()), dq(k.size()), dk(k.size()), dv(k.size()), d_decay(tokens), d_strength(tokens);
+    const double forward = best_time([&] {
+      kernel->delta_rule({tokens, dim, dim, k.data(), k.data(), dim, v.data(), dim, gate.data(), gate.data(), 1,
+                          (float*)state.at, out.data(), dim});
+    });
+    DeltaBackwardTask t{};
+    t.tokens = tokens, t.key_dim = t.value_dim = dim;
+    t.q = t.k = k.data(), t.v = v.data(), t.ldk = t.ldv = t.ldo = dim;
+    t.decay = t.strength = gate.data(), t.ldg = 1;
+    t.state = start.data(), t.dout = v.data(), t.dstate = (float*)d_state.at;
+    t.dq = dq.data(), t.dk = dk.data(), t.dv = dv.data();
+    t.d_log_decay = d_decay.data(), t.d_strength = d_strength.data(), t.scratch = scratch.at;
+    const double backward = best_time([&] { kernel->delta_rule_backward(t); });
+    std::printf("delta rule %-10s %d x %d, %d tokens: forward %.2f us a token, backward %.2f\n", isa_name(kernel->isa),
+                dim, dim, tokens, forward / tokens * 1e6, backward / tokens * 1e6);
+  }
+}
+
 void bench_elementwise(DType type) {
   for (const Kernels* k : sets(type)) {
     const int rows = 256, n = 192, wide = 576, heads = 6, hd = 32, vocab = 4096;
@@ -149,6 +172,7 @@ void bench() {
 }
 
 void bench_family() {
+  for (int tokens : {1, 16, 64}) bench_delta_rule(tokens, 128);
   for (DType type : {DType::bf16, DType::f32}) {
     bench_gemm(type, 3072, 1024, {1, 8, 16, 64, 512});
     bench_gemm(type, 192, 192, {64, 512, 4096});
