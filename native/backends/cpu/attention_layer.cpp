@@ -140,8 +140,10 @@ class Attend {
     const int heads = c_.kv_heads;
     const int most = std::max(1, kAttentionRows / group());
     for (const std::vector<SharedRun>& runs : batch_.shared) {
-      // As few tiles as keep the workers busy: each reads the run's blocks once.
-      const int of_heads = heads * int(runs.size()), wanted = (2 * workers_ + of_heads - 1) / of_heads;
+      // As few tiles as keep the workers busy and have them end together: each reads the run's blocks once.
+      const int each = heads * int(runs.size());
+      int wanted = (2 * workers_ + each - 1) / each;
+      while (wanted * each % workers_ != 0 && wanted * each < 4 * workers_) wanted++;
       shared_tiles_.clear();
       for (const SharedRun& run : runs) {
         const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));
