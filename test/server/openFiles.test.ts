@@ -13,7 +13,7 @@ import { maxConnections } from "../../src/server/openFiles.js";
 import { nodeArguments } from "../cli/command.js";
 
 const KEY = "key-of-the-test";
-/** The start reads sources, each of which is open for a moment: on a busy machine up to hundreds at once. */
+/** The start reads sources, each of which is open for a moment: 50 to 60 at once on a quiet machine. */
 const FILES = 512;
 
 let home: string;

@@ -141,9 +141,9 @@ class Attend {
     const int most = std::max(1, kAttentionRows / group());
     for (const std::vector<SharedRun>& runs : batch_.shared) {
       // As few tiles as keep the workers busy and have them end together: each reads the run's blocks once.
-      const int each = heads * int(runs.size());
-      int wanted = (2 * workers_ + each - 1) / each;
-      while (wanted * each % workers_ != 0 && wanted * each < 4 * workers_) wanted++;
+      const int whole = heads * int(runs.size());  // pieces of work, were no run cut
+      int wanted = (2 * workers_ + whole - 1) / whole;
+      while (wanted * whole % workers_ != 0 && wanted * whole < 4 * workers_) wanted++;
       shared_tiles_.clear();
       for (const SharedRun& run : runs) {
         const int per = std::max(std::min(most, kMinSharedRows), std::min(most, (run.count + wanted - 1) / wanted));

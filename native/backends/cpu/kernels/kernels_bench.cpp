@@ -165,6 +165,7 @@ void bench_family();
 
 void bench() {
   bench_memory();
+  for (int tokens : {1, 16, 64}) bench_delta_rule(tokens, 128);
   bench_family();
   is_fast_family = true;
   std::printf("the fast family\n");
@@ -172,7 +173,6 @@ void bench() {
 }
 
 void bench_family() {
-  for (int tokens : {1, 16, 64}) bench_delta_rule(tokens, 128);
   for (DType type : {DType::bf16, DType::f32}) {
     bench_gemm(type, 3072, 1024, {1, 8, 16, 64, 512});
     bench_gemm(type, 192, 192, {64, 512, 4096});
