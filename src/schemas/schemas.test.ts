@@ -1,6 +1,7 @@
 import type OpenAI from "openai";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import type * as z from "zod";
+import { turnsDuring } from "../../test/fixtures/turns.js";
 import { ValidationError } from "../errors.js";
 import type { ModelCreateParams } from "../types/models.js";
 import type { SftTrainingJobCreateParams, TrainingJob, TrainingJobCreateParams } from "../types/training.js";
@@ -143,10 +144,10 @@ describe("validate", () => {
   it("gives other work its turn while it checks a large value, with the same outcome", async () => {
     const trajectories = Array.from({ length: 30_000 }, () => ({ messages_and_choices: [choice], reward: 1 }));
     const value = { split: "val", trajectory_groups: [{ trajectories }] };
-    let turns = 0;
-    const counting = setInterval(() => turns++, 0);
-    const checked = await validateAsync(trajectoryLog, value);
-    clearInterval(counting);
+    let checked: unknown;
+    const turns = await turnsDuring(async () => {
+      checked = await validateAsync(trajectoryLog, value);
+    });
     expect(turns).toBeGreaterThan(3);
     expect(checked).toEqual(validate(trajectoryLog, value));
     const wrong = { split: "val", trajectory_groups: [{ trajectories: [...trajectories, 1] }] };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { turnsDuring } from "../../test/fixtures/turns.js";
 import { pieces } from "../jsonPieces.js";
 import { jsonResponse } from "./jsonResponse.js";
 
@@ -33,11 +34,10 @@ describe("a JSON response", () => {
   });
 
   test("of many values is written in turns of the event loop", async () => {
-    let turns = 0;
-    const timer = setInterval(() => turns++, 1);
     const copies = Array.from({ length: 20 }, () => large);
-    expect((await jsonResponse(copies).arrayBuffer()).byteLength).toBeGreaterThan(20_000_000);
-    clearInterval(timer);
+    const turns = await turnsDuring(async () => {
+      expect((await jsonResponse(copies).arrayBuffer()).byteLength).toBeGreaterThan(20_000_000);
+    });
     expect(turns).toBeGreaterThan(5);
   });
 });

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { turnsDuring } from "../../test/fixtures/turns.js";
 import { encodeGrammar } from "../grammar/ir.js";
 import { type Constraint, constraintGrammar } from "./constraint.js";
 import { constraintText } from "./constraintText.js";
@@ -33,20 +34,14 @@ it("is the same whether it is read here or in a thread, and other work has its t
   expect(await programOf(few)).toEqual(encodeGrammar(constraintGrammar(few, setting)));
   const many = choice(100_000);
   const expected = encodeGrammar(constraintGrammar(many, setting));
-  let turns = 0;
-  const counting = setInterval(() => turns++, 0);
-  expect(await programOf(many)).toEqual(expected);
-  clearInterval(counting);
+  const turns = await turnsDuring(async () => expect(await programOf(many)).toEqual(expected));
   expect(turns).toBeGreaterThan(5);
 });
 
 it("that is too much work is refused as it is here, but not in this thread", async () => {
   const constraint = overlapping(1000);
   expect(() => constraintGrammar(constraint, setting)).toThrow("too much work");
-  let turns = 0;
-  const counting = setInterval(() => turns++, 0);
-  await expect(programOf(constraint)).rejects.toThrow("too much work");
-  clearInterval(counting);
+  const turns = await turnsDuring(() => expect(programOf(constraint)).rejects.toThrow("too much work"));
   expect(turns).toBeGreaterThan(5);
 });
 
