@@ -3,13 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import {
-  type DeviceModel,
-  type ElementType,
-  type ModelSpec,
-  type NamedTensors,
-  openRuntime,
-} from "../../src/runtime/runtime.js";
+import { type DeviceModel, type ElementType, type ModelSpec, openRuntime } from "../../src/runtime/runtime.js";
 import { readAdapterFolder } from "../../src/weights/adapterFolder.js";
 import { openWeightFolder, type Weights } from "../../src/weights/weightFolder.js";
 import { DEVICE } from "./device.js";
@@ -140,27 +134,6 @@ export async function promptLogprobs(device: DeviceModel, tokens: Int32Array, ad
   const sequence = { slot: -1, tokens, position: 0, recurrent: 0, blocks, adapter, sample: false, outputIndex: 0 };
   const { prompt } = await device.step([{ ...sequence, promptLogprobs: 0, next }]);
   return Float32Array.from(prompt[0]!.slice(0, -1), ({ logprob }) => logprob);
-}
-
-/** What a folder of test/reference has recorded: expected.f32, and expected.json, which says where its tensors lie; an adapter's among them. */
-export function recorded<Facts extends object>(folder: string) {
-  const path = (file: string) => fileURLToPath(new URL(`../reference/${folder}/${file}`, import.meta.url));
-  const facts = JSON.parse(readFileSync(path("expected.json"), "utf8")) as Facts & {
-    tensors: Record<string, [offset: number, shape: number[]]>;
-  };
-  const numbers = readFileSync(path("expected.f32"));
-  const tensor = (name: string): { shape: number[]; data: Float32Array } => {
-    const [offset, shape] = facts.tensors[name]!;
-    const length = shape.reduce((product, size) => product * size, 1);
-    const data = Float32Array.from({ length }, (_, i) => numbers.readFloatLE(4 * (offset + i)));
-    return { shape, data };
-  };
-  const adapter: NamedTensors = new Map(
-    Object.keys(facts.tensors)
-      .filter((name) => name.startsWith("base_model."))
-      .map((name) => [name, tensor(name)]),
-  );
-  return { facts, path, tensor, adapter };
 }
 
 /** expected.safetensors and expected.json of a case. */

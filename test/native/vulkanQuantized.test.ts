@@ -9,7 +9,8 @@ import { type DeviceModel, type ElementType, listGpus, openRuntime } from "../..
 import { openWeightFiles } from "../../src/weights/weightFolder.js";
 import { packedFolder, packedTokens } from "./packedModel.js";
 import { plainSlot } from "./plainSlot.js";
-import { promptLogprobs, recorded } from "./referenceModel.js";
+import { recorded } from "./recordedModel.js";
+import { promptLogprobs } from "./referenceModel.js";
 
 const gpu = (await listGpus()).find(({ problem, exact }) => problem === "" && exact);
 const { facts, path } = recorded<{ tokens: number[] }>("quantized");

@@ -13,14 +13,14 @@ import sys
 import gguf
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "models"), str(HERE.parent)]
+from attention_adapter import record  # noqa: E402
 from blocks import rounded  # noqa: E402
-from make import Choices, part_choices  # noqa: E402
+from make import part_choices  # noqa: E402
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
@@ -34,7 +34,6 @@ CONFIG = AutoConfig.for_model(
                          original_max_position_embeddings=32),
 )
 MXFP4 = gguf.GGMLQuantizationType.MXFP4
-RANK, ALPHA = 2, 4
 NAMES = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp",
@@ -153,43 +152,4 @@ def make_model():
     return model, tokens
 
 
-def make_expected(model, tokens):
-    choices = Choices(model)
-    target = tokens[1:, None]
-    with torch.no_grad():
-        logprobs = model(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, target)[:, 0]
-        lead = {"rows": choices.taken()[1]}
-        greedy, margins = tokens, []
-        for _ in range(16):
-            best = model(greedy[None]).logits[0, -1].topk(2)
-            margins.append((best.values[0] - best.values[1]).item())
-            greedy = torch.cat([greedy, best.indices[:1]])
-    lead["greedy"] = choices.taken()[1]
-    attention = ["q_proj", "k_proj", "v_proj", "o_proj"]
-    lora = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=attention, lora_dropout=0.0, bias="none"))
-    torch.manual_seed(1)
-    trained = {name.replace(".default", ""): p for name, p in lora.named_parameters() if p.requires_grad}
-    with torch.no_grad():
-        for p in trained.values():
-            p.copy_(0.1 * torch.randn_like(p))
-    adapted = lora(tokens[None]).logits[0, :-1].log_softmax(-1).gather(1, target)[:, 0]
-    lead["adapter"] = choices.taken()[1]
-    (-adapted.mean()).backward()
-    blob, places = [], {}
-
-    def keep(name, tensor):
-        places[name] = [sum(map(len, blob)), list(tensor.shape)]
-        blob.append(np.asarray(tensor.detach(), "<f4").ravel())
-
-    keep("logprobs", logprobs)
-    keep("adapted.logprobs", adapted)
-    for name, p in trained.items():
-        keep(name, p)
-        keep(f"gradient.{name}", p.grad)
-    np.concatenate(blob).tofile(HERE / "expected.f32")
-    facts = {"tokens": tokens.tolist(), "greedy": greedy[len(tokens):].tolist(), "margins": margins, "least_lead": lead, "rank": RANK, "alpha": ALPHA, "tensors": places}
-    (HERE / "expected.json").write_text(json.dumps(facts, indent=1) + "\n")
-    print("smallest margin", min(margins), "leads", lead, "loss", -adapted.mean().item(), -logprobs.mean().item())
-
-
-make_expected(*make_model())
+record(HERE, *make_model())
