@@ -1,12 +1,12 @@
 // Gemma 4's replies, of models whose marks are special tokens: what they think, say and call, in every interface.
 
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { inspectModel } from "../../src/engine/inspection.js";
 import type { BigramModel } from "./bigramModel.js";
 import { plainCalls, streamedCalls } from "./calls.js";
-import { scriptedModel, start } from "./scripted.js";
-import { Served, textOf } from "./served.js";
+import { start } from "./scripted.js";
+import { ScriptedReplies } from "./scriptedReplies.js";
 
 const template = `${readFileSync(new URL("../reference/templates/gemma4.jinja", import.meta.url), "utf8")}{{- start or "" }}`;
 
@@ -97,21 +97,8 @@ const spells: Partial<BigramModel> = {
   },
 };
 
-let served: Served;
-let ids: Record<string, number>;
-let folder: string;
-beforeAll(async () => {
-  const models = await Promise.all([
-    scriptedModel("answers", answers),
-    scriptedModel("calls", calls),
-    scriptedModel("wanders", wanders),
-    scriptedModel("spells", spells),
-  ]);
-  ids = models[0].ids;
-  folder = models[0].model.path;
-  served = await Served.open({ models: models.map(({ model }) => model) });
-});
-afterAll(() => served?.close());
+const scripts = new ScriptedReplies({ answers, calls, wanders, spells }, (content) => content.includes("<|tool_call>"));
+const { reply, drawn, post } = scripts;
 
 const parameters = (name: string, schema: object) => ({
   type: "object",
@@ -124,22 +111,6 @@ const tools = [
 ];
 const thinking = start("<|channel>thought");
 
-/** A reply in one piece and streamed, which must agree; a call that breaks off is one only where it streams. */
-async function reply(body: Record<string, unknown>) {
-  const whole = { temperature: 0, max_tokens: 60, ...body };
-  const answer = await served.chat(whole);
-  const choice = answer.choices[0]!;
-  const chunks = await served.chunks(whole);
-  const thoughts = chunks.flatMap((chunk) => chunk.choices).map((one) => one.delta.reasoning ?? "");
-  expect(thoughts.join("") || null).toBe(choice.message.reasoning);
-  if (!choice.message.content?.includes("<|tool_call>")) {
-    expect(textOf(chunks)).toBe(choice.message.content ?? "");
-    expect(streamedCalls(chunks)).toEqual(plainCalls(choice.message.tool_calls));
-  }
-  expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe(choice.finish_reason);
-  return { ...choice, usage: answer.usage };
-}
-
 describe("chat completions", () => {
   test("think, and answer", async () => {
     const choice = await reply({ model: "answers", ...thinking, return_token_ids: true, logprobs: true });
@@ -147,7 +118,7 @@ describe("chat completions", () => {
     expect(choice.message).not.toHaveProperty("tool_calls");
     expect(choice.finish_reason).toBe("stop");
     const tokens = ["Two and ", "two.", "<channel|>", "It is ", "4.", "<turn|>"];
-    expect(choice.token_ids).toEqual(tokens.map((token) => ids[token]));
+    expect(choice.token_ids).toEqual(tokens.map((token) => scripts.ids[token]));
     expect(choice.logprobs!.content.map(({ token }) => token)).toEqual(tokens);
     expect(choice.usage.completion_tokens_details!.reasoning_tokens).toBe(2);
     expect((await reply({ model: "answers" })).message).toMatchObject({ reasoning: null, content: "It is 4." });
@@ -192,16 +163,18 @@ describe("chat completions", () => {
       expect(plainCalls(choice.message.tool_calls)).toEqual([["add", '{"a": 5}']]);
       expect(choice.message).toMatchObject({ content: null, reasoning: null });
       expect(choice.finish_reason).toBe("tool_calls");
-      expect(choice.token_ids!.at(-1)).toBe(ids["<|tool_response>"]);
+      expect(choice.token_ids!.at(-1)).toBe(scripts.ids["<|tool_response>"]);
     }
     const unread = await reply({ model: "calls", tools, tool_choice: "none" });
     expect(unread).toMatchObject({
       message: { content: "<|tool_call>call:add{a:5}<tool_call|>" },
       finish_reason: "stop",
     });
-    const cut = (await served.chat({ model: "calls", tools, max_tokens: 4 })).choices[0]!;
+    const cut = (await scripts.served.chat({ model: "calls", tools, max_tokens: 4 })).choices[0]!;
     expect(cut).toMatchObject({ message: { content: "<|tool_call>call:add{a:5" }, finish_reason: "length" });
-    expect(streamedCalls(await served.chunks({ model: "calls", tools, max_tokens: 4 }))).toEqual([["add", '{"a": ']]);
+    expect(streamedCalls(await scripts.served.chunks({ model: "calls", tools, max_tokens: 4 }))).toEqual([
+      ["add", '{"a": '],
+    ]);
   });
 
   test("may speak of marks", async () => {
@@ -215,9 +188,15 @@ describe("chat completions", () => {
   });
 
   test("are one of several choices", async () => {
-    const chunks = await served.chunks({ model: "calls", tools, n: 3 });
+    const chunks = await scripts.served.chunks({ model: "calls", tools, n: 3 });
     for (const index of [0, 1, 2]) expect(streamedCalls(chunks, index)).toEqual([["add", '{"a": 5}']]);
-    const beams = await served.chat({ model: "answers", ...thinking, use_beam_search: true, n: 2, max_tokens: 20 });
+    const beams = await scripts.served.chat({
+      model: "answers",
+      ...thinking,
+      use_beam_search: true,
+      n: 2,
+      max_tokens: 20,
+    });
     expect(beams.choices[0]!.message).toMatchObject({ reasoning: "Two and two.", content: "It is 4." });
   });
 
@@ -241,13 +220,7 @@ describe("chat completions", () => {
 describe("forms", () => {
   const schema = { ...parameters("a", { type: "integer" }), additionalProperties: false };
   const response_format = { type: "json_schema", json_schema: { name: "a", schema } };
-  const many = async (body: Record<string, unknown>) => {
-    const all = [];
-    for (let seed = 0; seed < 25; seed++) {
-      all.push(await reply({ model: "wanders", temperature: 1, seed, max_tokens: 400, ...body }));
-    }
-    return all;
-  };
+  const many = (body: Record<string, unknown>) => drawn({ model: "wanders", ...body });
   const thoughtTokens = (reasoning: string | null) =>
     (reasoning?.match(/<[^>]*>|Hm\.|thought|call:(?:add|say)|\{a:|\{"a": |\{text:|1?\}/g) ?? []).length;
 
@@ -318,13 +291,6 @@ describe("forms", () => {
 });
 
 describe("other interfaces", () => {
-  const post = async (path: string, body: object) => {
-    const response = await served.request("POST", path, { ...body });
-    const text = await response.text();
-    expect(response.status, text).toBe(200);
-    return text;
-  };
-
   test("responses have items of thoughts, of texts and of calls", async () => {
     const functions = tools.map(({ function: f }) => ({ type: "function", ...f }));
     const called = JSON.parse(await post("/v1/responses", { model: "calls", input: "2 + 2?", tools: functions })) as {
@@ -333,7 +299,7 @@ describe("other interfaces", () => {
     expect(called.output).toMatchObject([{ type: "function_call", name: "add", arguments: '{"a": 5}' }]);
     const output = { type: "function_call_output", call_id: called.output[0]!.call_id, output: "4" };
     const input = [{ role: "user", content: "2 + 2?" }, ...called.output, output];
-    const prompt = await served.request("POST", "/tokenize", {
+    const prompt = await scripts.served.request("POST", "/tokenize", {
       model: "calls",
       messages: [
         { role: "user", content: "2 + 2?" },
@@ -345,7 +311,7 @@ describe("other interfaces", () => {
         { role: "tool", tool_call_id: "a", content: "4" },
       ],
     });
-    expect(((await prompt.json()) as { tokens: number[] }).tokens.at(-1)).toBe(ids["<tool_response|>"]);
+    expect(((await prompt.json()) as { tokens: number[] }).tokens.at(-1)).toBe(scripts.ids["<tool_response|>"]);
     await post("/v1/responses", { model: "wanders", input, tools: functions, max_output_tokens: 40 });
     const seen = new Set<string>();
     for (let seed = 0; seed < 16; seed++) {
@@ -370,7 +336,7 @@ describe("other interfaces", () => {
 });
 
 test("a folder tells how its model replies", async () => {
-  const told = await inspectModel(folder);
+  const told = await inspectModel(scripts.folder);
   expect(told).toMatchObject({
     tool_parser: "gemma4",
     reasoning: { open: "<|channel>thought", close: "<channel|>" },

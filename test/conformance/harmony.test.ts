@@ -1,12 +1,12 @@
 // gpt-oss's replies, of models whose marks are special tokens: what they think, say and call, in every interface.
 
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { inspectModel } from "../../src/engine/inspection.js";
 import type { BigramModel } from "./bigramModel.js";
 import { plainCalls, streamedCalls } from "./calls.js";
-import { scriptedModel, start } from "./scripted.js";
-import { Served, textOf } from "./served.js";
+import { start } from "./scripted.js";
+import { ScriptedReplies } from "./scriptedReplies.js";
 
 const template = `${readFileSync(new URL("../reference/templates/harmony.jinja", import.meta.url), "utf8")}{{- start or "" }}`;
 
@@ -89,41 +89,14 @@ const wanders: Partial<BigramModel> = {
   },
 };
 
-let served: Served;
-let ids: Record<string, number>;
-let folder: string;
-beforeAll(async () => {
-  const models = await Promise.all([
-    scriptedModel("answers", answers),
-    scriptedModel("calls", calls),
-    scriptedModel("wanders", wanders),
-    scriptedModel("spells", spells),
-  ]);
-  ids = models[0].ids;
-  folder = models[0].model.path;
-  served = await Served.open({ models: models.map(({ model }) => model) });
-});
-afterAll(() => served?.close());
+const scripts = new ScriptedReplies({ answers, calls, wanders, spells });
+const { reply, drawn, post } = scripts;
 
 const tools = ["add", "sub"].map((name) => ({
   type: "function",
   function: { name, parameters: { type: "object", properties: { a: { type: "integer" } }, required: ["a"] } },
 }));
 const thinking = start("<|channel|>analysis<|message|>Two and ");
-
-/** A reply in one piece and streamed, which must agree. */
-async function reply(body: Record<string, unknown>) {
-  const whole = { temperature: 0, max_tokens: 60, ...body };
-  const answer = await served.chat(whole);
-  const choice = answer.choices[0]!;
-  const chunks = await served.chunks(whole);
-  const thoughts = chunks.flatMap((chunk) => chunk.choices).map((one) => one.delta.reasoning ?? "");
-  expect(textOf(chunks)).toBe(choice.message.content ?? "");
-  expect(thoughts.join("") || null).toBe(choice.message.reasoning);
-  expect(streamedCalls(chunks)).toEqual(plainCalls(choice.message.tool_calls));
-  expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe(choice.finish_reason);
-  return { ...choice, usage: answer.usage };
-}
 
 describe("chat completions", () => {
   test("think, and answer", async () => {
@@ -132,7 +105,7 @@ describe("chat completions", () => {
     expect(choice.message).not.toHaveProperty("tool_calls");
     expect(choice.finish_reason).toBe("stop");
     const tokens = ["two.", "<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", "It is ", "4."];
-    expect(choice.token_ids).toEqual([...tokens, "<|return|>"].map((token) => ids[token]));
+    expect(choice.token_ids).toEqual([...tokens, "<|return|>"].map((token) => scripts.ids[token]));
     expect(choice.logprobs!.content.map(({ token }) => token)).toEqual([...tokens, "<|return|>"]);
     expect(choice.usage.completion_tokens_details!.reasoning_tokens).toBe(1);
     expect((await reply({ model: "answers" })).message).toMatchObject({ reasoning: null, content: "It is 4." });
@@ -176,7 +149,7 @@ describe("chat completions", () => {
     ];
     const { message } = await reply({ model: "answers", messages, continue_final_message: true });
     expect(message).toMatchObject({ content: "4.", reasoning: null });
-    const echoed = await served.chat({ model: "answers", messages, continue_final_message: true, echo: true });
+    const echoed = await scripts.served.chat({ model: "answers", messages, continue_final_message: true, echo: true });
     expect(echoed.choices[0]!.message.content).toBe("It is 4.");
   });
 
@@ -186,20 +159,26 @@ describe("chat completions", () => {
       expect(plainCalls(choice.message.tool_calls)).toEqual([["add", '{"a": 5}']]);
       expect(choice.message).toMatchObject({ content: null, reasoning: null });
       expect(choice.finish_reason).toBe("tool_calls");
-      expect(choice.token_ids!.at(-1)).toBe(ids["<|call|>"]);
+      expect(choice.token_ids!.at(-1)).toBe(scripts.ids["<|call|>"]);
     }
     const unread = await reply({ model: "calls", tools, tool_choice: "none" });
     expect(unread).toMatchObject({ message: { content: '{"a": 5}' }, finish_reason: "stop" });
-    const cut = (await served.chat({ model: "calls", tools, max_tokens: 7 })).choices[0]!;
+    const cut = (await scripts.served.chat({ model: "calls", tools, max_tokens: 7 })).choices[0]!;
     expect(cut).toMatchObject({ message: { content: '{"a": 5' }, finish_reason: "length" });
   });
 
   test("are one of several choices", async () => {
-    const { choices } = await served.chat({ model: "calls", tools, n: 3 });
+    const { choices } = await scripts.served.chat({ model: "calls", tools, n: 3 });
     expect(new Set(choices.map(({ message }) => message.tool_calls![0]!.id)).size).toBe(3);
-    const chunks = await served.chunks({ model: "calls", tools, n: 3 });
+    const chunks = await scripts.served.chunks({ model: "calls", tools, n: 3 });
     for (const index of [0, 1, 2]) expect(streamedCalls(chunks, index)).toEqual([["add", '{"a": 5}']]);
-    const beams = await served.chat({ model: "answers", ...thinking, use_beam_search: true, n: 2, max_tokens: 20 });
+    const beams = await scripts.served.chat({
+      model: "answers",
+      ...thinking,
+      use_beam_search: true,
+      n: 2,
+      max_tokens: 20,
+    });
     expect(beams.choices[0]!.message).toMatchObject({ reasoning: "two.", content: "It is 4." });
   });
 
@@ -225,13 +204,7 @@ describe("forms", () => {
     additionalProperties: false,
   };
   const response_format = { type: "json_schema", json_schema: { name: "a", schema } };
-  const many = async (body: Record<string, unknown>) => {
-    const all = [];
-    for (let seed = 0; seed < 25; seed++) {
-      all.push(await reply({ model: "wanders", temperature: 1, seed, max_tokens: 200, ...body }));
-    }
-    return all;
-  };
+  const many = (body: Record<string, unknown>) => drawn({ model: "wanders", max_tokens: 200, ...body });
 
   test.each([
     { response_format },
@@ -297,8 +270,8 @@ describe("forms", () => {
 
   test("cannot begin in the midst of a header", async () => {
     const begun = start("<|channel|>");
-    await served.refusal({ model: "wanders", response_format, ...begun }, "response_format");
-    await served.refusal({ model: "wanders", tools, tool_choice: "required", ...begun }, "tool_choice");
+    await scripts.served.refusal({ model: "wanders", response_format, ...begun }, "response_format");
+    await scripts.served.refusal({ model: "wanders", tools, tool_choice: "required", ...begun }, "tool_choice");
     await reply({ model: "answers", ...begun });
   });
 
@@ -322,13 +295,6 @@ describe("forms", () => {
 });
 
 describe("other interfaces", () => {
-  const post = async (path: string, body: object) => {
-    const response = await served.request("POST", path, { ...body });
-    const text = await response.text();
-    expect(response.status, text).toBe(200);
-    return text;
-  };
-
   test("responses have items of thoughts, of texts and of calls", async () => {
     const asked = { model: "answers", input: "2 + 2?" };
     const read = JSON.parse(await post("/v1/responses", asked)) as { output: { type: string }[] };
@@ -400,7 +366,7 @@ describe("other interfaces", () => {
 });
 
 test("a folder tells how its model replies", async () => {
-  const told = await inspectModel(folder);
+  const told = await inspectModel(scripts.folder);
   expect(told).toMatchObject({
     tool_parser: "harmony",
     reasoning: { open: "<|channel|>analysis<|message|>", close: "<|end|>" },
