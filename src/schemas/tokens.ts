@@ -59,3 +59,24 @@ export const detokenizeResult = named(
   z.object({ prompt: field(z.string(), "The text, special tokens included.") }),
   "The text of tokens.",
 );
+
+export const tokenizerQuery = named("TokenizerQuery", z.object({ model }), "Whose tokenizer is asked for.");
+
+const specialToken = (use: string) =>
+  field(z.string().nullable(), `The text of the token ${use}; null: there is none.`);
+
+export const tokenizerInfo = named(
+  "TokenizerInfo",
+  z.object({
+    model_max_length: field(z.int(), "The model's context, in tokens."),
+    bos_token: specialToken("that texts begin with"),
+    eos_token: specialToken("that texts end with"),
+    unk_token: specialToken("that stands for what the vocabulary lacks"),
+    pad_token: specialToken("that fills up"),
+    chat_template: field(
+      z.string().nullable(),
+      "The Jinja template that makes prompts of conversations; null: there is none.",
+    ),
+  }),
+  "What clients that split texts and render conversations themselves ask for.",
+);

@@ -145,6 +145,14 @@ export const inferenceRoutes: readonly Route[] = [
     response: tokens.detokenizeResult,
     handle: async ({ as, json }) => as.tokens.detokenize((await json()) as DetokenizeParams),
   },
+  {
+    method: "GET",
+    path: "/tokenizer_info",
+    summary: "Special tokens and template of a model",
+    query: tokens.tokenizerQuery,
+    response: tokens.tokenizerInfo,
+    handle: async ({ as, query }) => as.tokens.tokenizer(query),
+  },
 ];
 
 /** 200 while the engine takes requests. */

@@ -46,3 +46,25 @@ export interface TokenizeResult {
   /** The vocabulary's pieces, where they were asked for. */
   token_strs: string[] | null;
 }
+
+/** What clients that split texts and render conversations themselves ask for. */
+export interface TokenizerInfo {
+  /** The model's context, in tokens. */
+  model_max_length: number;
+  /** The text of the token that texts begin with; null: there is none. */
+  bos_token: string | null;
+  /** The text of the token that texts end with; null: there is none. */
+  eos_token: string | null;
+  /** The text of the token that stands for what the vocabulary lacks; null: there is none. */
+  unk_token: string | null;
+  /** The text of the token that fills up; null: there is none. */
+  pad_token: string | null;
+  /** The Jinja template that makes prompts of conversations; null: there is none. */
+  chat_template: string | null;
+}
+
+/** Whose tokenizer is asked for. */
+export interface TokenizerQuery {
+  /** A base model, or a trained model's name. Default: the engine's first base model. */
+  model?: string | null;
+}

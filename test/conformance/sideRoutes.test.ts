@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { chatCompletionCreate } from "../../src/schemas/chat.js";
 import { CONTEXT } from "./bigramModel.js";
-import { scriptedModel, start } from "./scripted.js";
+import { scriptedModel, start, turns } from "./scripted.js";
 import { hello, Served } from "./served.js";
 
 let served: Served;
@@ -131,6 +131,16 @@ describe("tokenize", () => {
     expect((await back({ tokens: [1e12] })).status).toBe(422);
     expect((await back({ tokens: [-1] })).status).toBe(422);
     expect((await back({ tokens: [5], model: "nobody" })).status).toBe(404);
+  });
+
+  test("of a tokenizer that others use", async () => {
+    const told = (await json("GET", "/tokenizer_info")).body;
+    expect(told).toEqual({
+      ...{ model_max_length: expect.any(Number), chat_template: turns },
+      ...{ bos_token: "<|bos|>", eos_token: "<|end|>", unk_token: null, pad_token: null },
+    });
+    expect((await json("GET", "/tokenizer_info?model=m")).body).toEqual(told);
+    expect((await json("GET", "/tokenizer_info?model=nobody")).status).toBe(404);
   });
 });
 

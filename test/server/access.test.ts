@@ -42,6 +42,7 @@ const endpoints = [
   ["GET", "/load"],
   ["POST", "/tokenize"],
   ["POST", "/detokenize"],
+  ["GET", "/tokenizer_info"],
   ["GET", "/openapi.json"],
 ] as const;
 

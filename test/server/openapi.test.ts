@@ -145,6 +145,7 @@ test("says what chat completions, tokens and the side routes answer", async () =
   const { tokens } = await success("POST", "/tokenize", { prompt: "Hello there", return_token_strs: true });
   await success("POST", "/tokenize", { messages });
   await success("POST", "/detokenize", { tokens });
+  await success("GET", "/tokenizer_info");
   for (const path of ["/v1/health", "/v1/system-check", "/load", "/metrics", "/openapi.json"])
     await success("GET", path);
   for (const path of ["/health", "/ping", "/version", "/docs"]) await success("GET", path);

@@ -1,10 +1,16 @@
 import { ValidationError } from "../../errors.js";
 import { shouldYield, yieldToEventLoop } from "../../eventLoop.js";
 import { chatCompletionCreate } from "../../schemas/chat.js";
-import { validateAsync } from "../../schemas/validate.js";
+import { validate, validateAsync } from "../../schemas/validate.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { RequestOptions } from "../../types/client.js";
-import type { DetokenizeParams, TokenizeParams, TokenizeResult } from "../../types/tokens.js";
+import type {
+  DetokenizeParams,
+  TokenizeParams,
+  TokenizeResult,
+  TokenizerInfo,
+  TokenizerQuery,
+} from "../../types/tokens.js";
 import { renderPrompt } from "../chat/prompt.js";
 import type { View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
@@ -48,6 +54,22 @@ export class Tokens {
     const { model, tokens } = await validateAsync(detokenizeRequest, params, { strict: this.#view.strict });
     const base = await this.#base(model);
     return { prompt: await textOf(base.tokenizer, tokens) };
+  }
+
+  /** Special tokens and template of a model. */
+  async tokenizer(query: TokenizerQuery = {}): Promise<TokenizerInfo> {
+    const { tokenizerQuery } = await import("../../schemas/tokens.js");
+    const { model } = validate(tokenizerQuery, query, { from: "query", strict: this.#view.strict });
+    const { tokenizer, template, contextLength } = await this.#base(model);
+    const special = (name: string) => tokenizer.specialTokens[name] ?? null;
+    return {
+      model_max_length: contextLength,
+      bos_token: special("bos_token"),
+      eos_token: special("eos_token"),
+      unk_token: special("unk_token"),
+      pad_token: special("pad_token"),
+      chat_template: template && tokenizer.chatTemplate,
+    };
   }
 
   async #base(name: string | null | undefined): Promise<BaseModel> {
