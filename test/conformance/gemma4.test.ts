@@ -97,7 +97,10 @@ const spells: Partial<BigramModel> = {
   },
 };
 
-const scripts = new ScriptedReplies({ answers, calls, wanders, spells }, (content) => content.includes("<|tool_call>"));
+const scripts = new ScriptedReplies(
+  { answers, calls, wanders, spells },
+  { breaksOff: (content) => content.includes("<|tool_call>") },
+);
 const { reply, drawn, post } = scripts;
 
 const parameters = (name: string, schema: object) => ({

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect } from "vitest";
+import type { EngineOptions } from "../../src/types/options.js";
 import type { BigramModel } from "./bigramModel.js";
 import { plainCalls, streamedCalls } from "./calls.js";
 import { scriptedModel } from "./scripted.js";
@@ -12,16 +13,19 @@ export class ScriptedReplies {
   /** Of the first model. */
   folder!: string;
 
-  /** @param breaksOff Whether content is a call that was not ended, which is a call only where it streams. */
+  /** Whether content is a call that was not ended, which is a call only where it streams. */
+  private readonly breaksOff: (content: string) => boolean;
+
   constructor(
     scripts: Record<string, Partial<BigramModel>>,
-    private readonly breaksOff: (content: string) => boolean = () => false,
+    { breaksOff = () => false, ...options }: EngineOptions & { breaksOff?: (content: string) => boolean } = {},
   ) {
+    this.breaksOff = breaksOff;
     beforeAll(async () => {
       const models = await Promise.all(Object.entries(scripts).map(([id, script]) => scriptedModel(id, script)));
       this.ids = models[0]!.ids;
       this.folder = models[0]!.model.path;
-      this.served = await Served.open({ models: models.map(({ model }) => model) });
+      this.served = await Served.open({ ...options, models: models.map(({ model }) => model) });
     });
     afterAll(() => this.served?.close());
   }

@@ -1,187 +1,17 @@
-// Tools and reasoning: models that say calls and thoughts in the formats their templates teach.
+// Tools: models that say calls in the formats their templates teach.
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ChatCompletionChunk, ToolCall } from "../../src/types/chat.js";
-import { scripted, scriptedModel, start } from "./scripted.js";
-import { hello, Served, textOf } from "./served.js";
+import { describe, expect, test } from "vitest";
+import type { ToolCall } from "../../src/types/chat.js";
+import { start } from "./scripted.js";
+import { ScriptedReplies } from "./scriptedReplies.js";
+import { hello } from "./served.js";
+import { hermes, hermesTemplate, llama, thinking, tools } from "./toolModels.js";
 
-const common = { context: 1024, specials: scripted.specials, odds: { "<|assistant|>": { "Four.": 1 } } };
-
-/** As Qwen's. */
-const hermesTemplate =
-  '{% if tools %}<|system|>{% for t in tools %}{{ t | tojson }}{% endfor %}Say <tool_call>{"name": ..., "arguments": ...}</tool_call><|end|>{% endif %}' +
-  "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}" +
-  "{{ c.function.arguments | tojson }}</tool_call>{% endfor %}<|end|>{% endfor %}" +
-  "{% if add_generation_prompt %}<|assistant|>{{ start or '' }}{% endif %}";
-
-const hermes = {
-  ...common,
-  pieces: [
-    ...[
-      "Four.",
-      "[one]",
-      "Let me see. ",
-      "<tool_call>",
-      '\n{"name": "add", "argu',
-      'ments": {"a": 1, ',
-      '"b": 2}}\n',
-      "</tool_call>",
-    ],
-    ...[
-      "[two]",
-      '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_',
-      "call>\n<tool_call>",
-      '{"name": "sub", "arguments": {}}</tool_call>',
-    ],
-    ...["[cut]", '<tool_call>{"name": "add", "arguments": {"a"'],
-    ...["[wrong]", "<tool_call>no JSON here", " at all"],
-    ...["[add]", '<tool_call>\n{"name": "', "add", '", "arguments": {"a": 5}}', "\n</tool_call>"],
-    ...["[sub]", '<tool_call>\n{"name": "sub", "arguments": ', '{"a": 6}'],
-  ],
-  scripts: [
-    [
-      "[one]",
-      "Let me see. ",
-      "<tool_call>",
-      '\n{"name": "add", "argu',
-      'ments": {"a": 1, ',
-      '"b": 2}}\n',
-      "</tool_call>",
-      "<|end|>",
-    ],
-    [
-      "[two]",
-      '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_',
-      "call>\n<tool_call>",
-      '{"name": "sub", "arguments": {}}</tool_call>',
-      "<|end|>",
-    ],
-    ["[cut]", '<tool_call>{"name": "add", "arguments": {"a"', "<|end|>"],
-    ["[wrong]", "<tool_call>no JSON here", " at all", "<|end|>"],
-    ["Four.", "<|end|>"],
-    ["[add]", '<tool_call>\n{"name": "', "add", '", "arguments": {"a": 5}}', "\n</tool_call>", "<|end|>"],
-    ["[sub]", '<tool_call>\n{"name": "sub", "arguments": ', '{"a": 6}', "}", "\n</tool_call>"],
-  ],
-  template: hermesTemplate,
-};
-
-/** As Llama 3's. */
-const llamaTemplate =
-  '{% if tools %}<|system|><|start_header_id|>{% for t in tools %}{{ t | tojson }}{% endfor %}Say {"name": ..., "parameters": ...}<|end|>{% endif %}' +
-  "{% for m in messages %}{% if m.tool_calls %}<|python_tag|>{{ m.tool_calls[0].function.name }}{% endif %}" +
-  "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{{ start or '' }}{% endif %}";
-
-const llama = {
-  ...common,
-  specials: [...scripted.specials, "<|python_tag|>"],
-  pieces: [
-    "Four.",
-    "[one]",
-    '{"name": "add", ',
-    '"parameters": {"a"',
-    ": 1}}",
-    "[tag]",
-    '{"name": "add", "parameters": {}}',
-    "[json]",
-    '{"sum": 4}',
-  ],
-  scripts: [
-    ["[one]", '{"name": "add", ', '"parameters": {"a"', ": 1}}", "<|end|>"],
-    ["[tag]", "<|python_tag|>", '{"name": "add", "parameters": {}}', "<|end|>"],
-    ["[json]", '{"sum": 4}', "<|end|>"],
-    ["Four.", "<|end|>"],
-  ],
-  template: llamaTemplate,
-};
-
-/** As Qwen3's: thinks, and calls tools after it. */
-const thinking = {
-  ...common,
-  specials: [...scripted.specials, "<tool_call>", "</tool_call>"],
-  pieces: [
-    ...["Four.", "[think]", "<think>", "\nTwo and ", "two.\n", "</think>", "\n\nFour"],
-    ...[
-      "[call]",
-      "<think>So ",
-      "a call.</think>",
-      '{"name": "add", "arguments": {}}',
-      "[long]",
-      "<think>Hm",
-      " and hm",
-    ],
-  ],
-  scripts: [
-    ["[think]", "<think>", "\nTwo and ", "two.\n", "</think>", "\n\nFour", "<|end|>"],
-    [
-      "[call]",
-      "<think>So ",
-      "a call.</think>",
-      "<tool_call>",
-      '{"name": "add", "arguments": {}}',
-      "</tool_call>",
-      "<|end|>",
-    ],
-    ["[long]", "<think>Hm", " and hm", "<think>Hm"],
-    ["Four.", "<|end|>"],
-  ],
-  template: `${hermesTemplate}{# <think></think> #}{% if open %}<think>{% endif %}`,
-};
-
-let served: Served;
-let off: Served;
-beforeAll(async () => {
-  const models = await Promise.all([
-    scriptedModel("hermes", hermes),
-    scriptedModel("llama", llama),
-    scriptedModel("thinking", thinking),
-    scriptedModel("plain"),
-  ]);
-  served = await Served.open({ models: models.map(({ model }) => model) });
-  off = await Served.open({ models: [models[0].model], toolParser: "none" });
-});
-afterAll(async () => {
-  await served?.close();
-  await off?.close();
-});
-
-const tools = ["add", "sub"].map((name) => ({
-  type: "function",
-  function: {
-    name,
-    description: `Can ${name}.`,
-    parameters: { type: "object", properties: { a: { type: "number" } } },
-  },
-}));
-
-/** What the chunks' deltas add up to. */
-function calls(chunks: ChatCompletionChunk[]): ToolCall[] {
-  const all: ToolCall[] = [];
-  for (const { index, id, function: piece } of chunks
-    .flatMap((c) => c.choices)
-    .flatMap((c) => c.delta.tool_calls ?? [])) {
-    if (id !== undefined) {
-      expect(all[index]).toBeUndefined();
-      all[index] = { id, type: "function", function: { name: piece.name!, arguments: "" } };
-    }
-    all[index]!.function.arguments += piece.arguments ?? "";
-  }
-  return all;
-}
+const scripts = new ScriptedReplies({ hermes, llama, thinking, plain: {} });
+const { reply } = scripts;
+const off = new ScriptedReplies({ hermes }, { toolParser: "none" });
 
 const plainCalls = (made: ToolCall[] | undefined) => made?.map(({ function: f }) => [f.name, JSON.parse(f.arguments)]);
-
-/** A reply in one piece and streamed, which must agree. */
-async function reply(body: Record<string, unknown>, on = served) {
-  const whole = { temperature: 0, max_tokens: 20, ...body };
-  const choice = (await on.chat(whole)).choices[0]!;
-  const chunks = await on.chunks(whole);
-  expect(textOf(chunks)).toBe(choice.message.content ?? "");
-  expect(plainCalls(calls(chunks))).toEqual(plainCalls(choice.message.tool_calls) ?? []);
-  expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe(choice.finish_reason);
-  const thoughts = chunks.flatMap((c) => c.choices).map((c) => c.delta.reasoning ?? "");
-  expect(thoughts.join("") || null).toBe(choice.message.reasoning);
-  return choice;
-}
 
 describe.each(["hermes", "thinking"])("calls of the model %s", (model) => {
   test("are parsed, with ids", async () => {
@@ -200,7 +30,7 @@ describe("tool_choice auto", () => {
     const { message } = await reply(body);
     expect(message.content).toBe("Let me see. ");
     expect(plainCalls(message.tool_calls)).toEqual([["add", { a: 1, b: 2 }]]);
-    const deltas = (await served.chunks({ ...body, temperature: 0 })).flatMap(
+    const deltas = (await scripts.served.chunks({ ...body, temperature: 0 })).flatMap(
       (c) => c.choices[0]!.delta.tool_calls ?? [],
     );
     expect(deltas.length).toBeGreaterThan(1);
@@ -224,7 +54,7 @@ describe("tool_choice auto", () => {
 
   test("a call that is cut off by the limit is content, and a length", async () => {
     const body = { model: "hermes", tools, ...start("[one]"), max_tokens: 4 };
-    const { finish_reason, message } = (await served.chat(body)).choices[0]!;
+    const { finish_reason, message } = (await scripts.served.chat(body)).choices[0]!;
     expect(finish_reason).toBe("length");
     expect(message.content).toMatch(/<tool_call>\n\{"name": "add", "arguments": \{"a": 1/);
     expect(message).not.toHaveProperty("tool_calls");
@@ -265,13 +95,13 @@ describe("tool_choice auto", () => {
   });
 
   test("works for each of n choices", async () => {
-    const { choices } = await served.chat({ model: "hermes", tools, n: 3, ...start("[one]") });
+    const { choices } = await scripts.served.chat({ model: "hermes", tools, n: 3, ...start("[one]") });
     const made = choices.map(({ message }) => message.tool_calls![0]!);
     expect(new Set(made.map(({ id }) => id)).size).toBe(3);
   });
 
   test("usage counts every token of a call", async () => {
-    const { usage } = await served.chat({ model: "hermes", tools, ...start("[one]") });
+    const { usage } = await scripts.served.chat({ model: "hermes", tools, ...start("[one]") });
     expect(usage.completion_tokens).toBe(7);
   });
 });
@@ -306,9 +136,9 @@ describe("tool_choice auto with a form", () => {
   });
 
   test("leaves it no other text", async () => {
-    const { content } = (await reply({ model: "hermes", tools, response_format: forms[0], ...start("[words]") }))
-      .message;
-    expect(content).toMatch(/^(<tool|\{)/);
+    const asked = { model: "hermes", tools, response_format: forms[0], ...start("[words]") };
+    const { message } = await reply({ ...asked, max_tokens: 20 });
+    expect(message.content).toMatch(/^(<tool|\{)/);
   });
 
   test("comes after thoughts", async () => {
@@ -329,15 +159,15 @@ describe("tool_choice auto with a form", () => {
     expect((await reply({ ...asked, tool_choice: "none" })).message.content).toMatch(/^\{/);
     const forced = { ...asked, ...start("[words]"), tool_choice: "required", max_tokens: 3 };
     expect((await reply(forced)).message.content).toMatch(/^<to/);
-    expect((await reply({ ...asked, model: "hermes" }, off)).message.content).toMatch(/^\{/);
+    expect((await off.reply({ ...asked, model: "hermes" })).message.content).toMatch(/^\{/);
   });
 
   test("refuses parameters that cannot be enforced by their names", async () => {
     const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
     const wrong = [...tools, { type: "function", function: { name: "odd", parameters: odd } }];
     const asked = { model: "hermes", tools: wrong, response_format: forms[0] };
-    await served.refusal(asked, "tools.2.function.parameters.properties.a.pattern");
-    expect((await served.post({ ...asked, response_format: undefined, max_tokens: 1 })).status).toBe(200);
+    await scripts.served.refusal(asked, "tools.2.function.parameters.properties.a.pattern");
+    expect((await scripts.served.post({ ...asked, response_format: undefined, max_tokens: 1 })).status).toBe(200);
   });
 });
 
@@ -351,7 +181,7 @@ describe("tool_choice allowed_tools", () => {
     const asked = { model: "hermes", tools, parallel_tool_calls: false, tool_choice: allowed("required", "sub") };
     const { message, finish_reason } = await reply({ ...asked, ...start("[sub]") });
     expect([plainCalls(message.tool_calls), finish_reason]).toEqual([[["sub", { a: 6 }]], "tool_calls"]);
-    const other = await served.text({ ...asked, ...start("[add]"), temperature: 0, max_tokens: 8 });
+    const other = await scripts.served.text({ ...asked, ...start("[add]"), temperature: 0, max_tokens: 8 });
     expect(other).toMatch(/^<tool_call>\n\{"name": "sub"/);
   });
 
@@ -362,11 +192,13 @@ describe("tool_choice allowed_tools", () => {
     expect(plainCalls((await reply({ ...asked, tool_choice: allowed("auto", "add") })).message.tool_calls)).toEqual([
       ["add", { a: 1, b: 2 }],
     ]);
-    const shown = await served.chat({ ...asked, tool_choice: allowed("auto", "sub"), return_token_ids: true });
-    const alone = await served.chat({ ...asked, tools: [tools[1]], return_token_ids: true });
+    const shown = await scripts.served.chat({ ...asked, tool_choice: allowed("auto", "sub"), return_token_ids: true });
+    const alone = await scripts.served.chat({ ...asked, tools: [tools[1]], return_token_ids: true });
     expect(shown.prompt_token_ids).toEqual(alone.prompt_token_ids);
     const request = { model: "hermes", messages: hello, tools, tool_choice: allowed("auto", "sub"), ...start("[one]") };
-    const tokenized = (await (await served.request("POST", "/tokenize", request)).json()) as { tokens: number[] };
+    const tokenized = (await (await scripts.served.request("POST", "/tokenize", request)).json()) as {
+      tokens: number[];
+    };
     expect(tokenized.tokens).toEqual(alone.prompt_token_ids);
   });
 
@@ -375,29 +207,35 @@ describe("tool_choice allowed_tools", () => {
     const called = await reply({ ...asked, tool_choice: allowed("auto", "add"), ...start("[add]") });
     expect(plainCalls(called.message.tool_calls)).toEqual([["add", { a: 5 }]]);
     const other = { ...asked, tool_choice: allowed("auto", "sub"), ...start("[add]"), temperature: 0, max_tokens: 8 };
-    expect(await served.text(other)).toMatch(/^<tool_call>\n\{"name": "sub"/);
+    expect(await scripts.served.text(other)).toMatch(/^<tool_call>\n\{"name": "sub"/);
   });
 
   test("what is wrong is told of the request's own tools", async () => {
-    await served.refusal(
+    await scripts.served.refusal(
       { model: "hermes", tools, tool_choice: allowed("auto", "add", "mul") },
       "tool_choice.allowed_tools.tools.1.function.name",
     );
-    await served.refusal({ model: "hermes", tool_choice: allowed("auto", "add") }, "tool_choice");
-    await served.refusal(
+    await scripts.served.refusal({ model: "hermes", tool_choice: allowed("auto", "add") }, "tool_choice");
+    await scripts.served.refusal(
       { model: "hermes", tools, tool_choice: allowed("none", "add") },
       "tool_choice.allowed_tools.mode",
     );
-    await served.refusal({ model: "hermes", tools, tool_choice: allowed("auto") }, "tool_choice.allowed_tools.tools");
+    await scripts.served.refusal(
+      { model: "hermes", tools, tool_choice: allowed("auto") },
+      "tool_choice.allowed_tools.tools",
+    );
     const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
     const wrong = [...tools, { type: "function", function: { name: "odd", parameters: odd } }];
     const place = "tools.2.function.parameters.properties.a.pattern";
     for (const names of [["odd"], ["sub", "odd"]]) {
-      await served.refusal({ model: "hermes", tools: wrong, tool_choice: allowed("required", ...names) }, place);
+      await scripts.served.refusal(
+        { model: "hermes", tools: wrong, tool_choice: allowed("required", ...names) },
+        place,
+      );
     }
-    expect((await off.refusal({ tools, tool_choice: allowed("auto", "add") }, "tool_choice")).error.message).toMatch(
-      /tool/,
-    );
+    expect(
+      (await off.served.refusal({ tools, tool_choice: allowed("auto", "add") }, "tool_choice")).error.message,
+    ).toMatch(/tool/);
   });
 });
 
@@ -408,8 +246,8 @@ describe("tool_choice none", () => {
     expect(message.content).toContain('<tool_call>\n{"name": "add"');
     expect(message).not.toHaveProperty("tool_calls");
     expect(finish_reason).toBe("stop");
-    const without = await served.chat({ model: "hermes", tool_choice: "none" });
-    expect((await served.chat(none)).usage.prompt_tokens).toBeGreaterThan(without.usage.prompt_tokens + 50);
+    const without = await scripts.served.chat({ model: "hermes", tool_choice: "none" });
+    expect((await scripts.served.chat(none)).usage.prompt_tokens).toBeGreaterThan(without.usage.prompt_tokens + 50);
   });
 });
 
@@ -433,16 +271,16 @@ describe("tool_choice required and a named function", () => {
       temperature: 0,
       max_tokens: 20,
     };
-    const auto = await served.chat({ ...body, tool_choice: "auto", ...start("[add]") });
+    const auto = await scripts.served.chat({ ...body, tool_choice: "auto", ...start("[add]") });
     for (const tool_choice of ["required", { type: "function", function: { name: "add" } }]) {
-      const forced = await served.chat({ ...body, tool_choice, ...start("[add]") });
+      const forced = await scripts.served.chat({ ...body, tool_choice, ...start("[add]") });
       expect(forced.prompt_token_ids).toEqual(auto.prompt_token_ids);
       const ids = forced.choices[0]!.token_ids!;
       expect(forced.usage).toMatchObject({
         prompt_tokens: forced.prompt_token_ids!.length,
         completion_tokens: ids.length,
       });
-      const response = await served.request("POST", "/detokenize", { model: "hermes", tokens: ids });
+      const response = await scripts.served.request("POST", "/detokenize", { model: "hermes", tokens: ids });
       expect(((await response.json()) as { prompt: string }).prompt).toMatch(/^<tool_call>\n\{"name": "add", "arg/);
     }
   });
@@ -457,7 +295,7 @@ describe("tool_choice required and a named function", () => {
         ...start("[add]"),
       },
     };
-    const { choices } = await served.chat(JSON.stringify(request).replace('"="', parameters));
+    const { choices } = await scripts.served.chat(JSON.stringify(request).replace('"="', parameters));
     expect(plainCalls(choices[0]!.message.tool_calls)).toEqual([["add", { a: 5 }]]);
   });
 
@@ -468,17 +306,17 @@ describe("tool_choice required and a named function", () => {
     const tool = `{"type":"function","function":{"name":"add","parameters":${parameters}}}`;
     const request = `{"model":"hermes","messages":${JSON.stringify(hello)},"tools":[${tool}]`;
     const forced = `${request},"tool_choice":"required","parallel_tool_calls":false,"max_tokens":500}`;
-    const { choices } = await served.chat(forced);
+    const { choices } = await scripts.served.chat(forced);
     expect(choices[0]!.message.tool_calls![0]!.function.arguments.replace(/\s/g, "")).toBe(
       '{"0":0.10,"1":0.12345678901234567890,"2":12345678901234567890,"3":1}',
     );
-    const { tokens } = (await (await served.request("POST", "/tokenize", `${request}}`)).json()) as {
+    const { tokens } = (await (await scripts.served.request("POST", "/tokenize", `${request}}`)).json()) as {
       tokens: number[];
     };
-    const prompt = await (await served.request("POST", "/detokenize", { model: "hermes", tokens })).text();
+    const prompt = await (await scripts.served.request("POST", "/detokenize", { model: "hermes", tokens })).text();
     const shown = ["0.1", "0.12345678901234568", "12345678901234567890", "1.0"];
     expect(JSON.parse(prompt).prompt).toContain(shown.map((number, i) => `"${i}": {"const": ${number}}`).join(", "));
-    const refused = await served.request("POST", "/v1/chat/completions", forced.replace("0.10", "1e-400"));
+    const refused = await scripts.served.request("POST", "/v1/chat/completions", forced.replace("0.10", "1e-400"));
     expect(await refused.json()).toMatchObject({
       error: { param: "tools.0.function.parameters.properties.0.const", code: "invalid_request" },
     });
@@ -500,7 +338,7 @@ describe("tool_choice required and a named function", () => {
 
   test("a function that is not there is refused", async () => {
     const tool_choice = { type: "function", function: { name: "mul" } };
-    await served.refusal({ model: "hermes", tools, tool_choice }, "tool_choice.function.name");
+    await scripts.served.refusal({ model: "hermes", tools, tool_choice }, "tool_choice.function.name");
   });
 });
 
@@ -508,14 +346,14 @@ describe("without a way to read calls", () => {
   test.each(["auto", "required", { type: "function", function: { name: "add" } }])(
     "%j is refused",
     async (tool_choice) => {
-      const refusal = await off.refusal({ tools, tool_choice }, "tool_choice");
+      const refusal = await off.served.refusal({ tools, tool_choice }, "tool_choice");
       expect(refusal.error.message).toMatch(/tool-parser|toolParser/);
-      await served.refusal({ model: "plain", tools, tool_choice }, "tool_choice");
+      await scripts.served.refusal({ model: "plain", tools, tool_choice }, "tool_choice");
     },
   );
 
   test("tools without a choice are rendered, and the reply is text", async () => {
-    const { message } = await reply({ tools, ...start("[one]") }, off);
+    const { message } = await off.reply({ tools, ...start("[one]") });
     expect(message.content).toContain("<tool_call>");
   });
 });
@@ -531,82 +369,7 @@ test("a conversation with calls and their results is rendered", async () => {
     { role: "tool", tool_call_id: "c1", content: "4" },
   ];
   const chat_template = hermesTemplate.replaceAll("<|tool|>", "");
-  expect((await served.chat({ model: "hermes", tools, messages, chat_template })).choices[0]!.message.content).toBe(
-    "Four.",
-  );
-});
-
-describe("reasoning", () => {
-  const think = { model: "thinking", ...start("[think]"), logprobs: true, return_token_ids: true };
-
-  test("stands apart from the content, streamed too", async () => {
-    const { message, finish_reason } = await reply(think);
-    expect(message).toMatchObject({ reasoning: "Two and two.", content: "Four" });
-    expect(finish_reason).toBe("stop");
-    const chunks = await served.chunks({ ...think, temperature: 0 });
-    const last = chunks.findLastIndex((chunk) => chunk.choices[0]!.delta.reasoning);
-    expect(chunks.slice(0, last).every((chunk) => !chunk.choices[0]!.delta.content)).toBe(true);
-  });
-
-  test("may begin in the prompt", async () => {
-    const body = { model: "thinking", chat_template: "x<|assistant|>{# </think> #}<think>", temperature: 0 };
-    expect((await reply(body)).message).toMatchObject({ reasoning: "Two and two.", content: "Four" });
-  });
-
-  test("may be what a grammar asks for, in tokens of their own", async () => {
-    const structured_outputs = { regex: "<think>[^<]*</think>\\s*Four" };
-    const choice = await reply({ ...think, structured_outputs, temperature: 0 });
-    expect(choice).toMatchObject({ finish_reason: "stop", message: { reasoning: "Two and two.", content: "Four" } });
-  });
-
-  test("that never ends has no content", async () => {
-    const { message, finish_reason } = await reply({ model: "thinking", ...start("[long]"), max_tokens: 4 });
-    expect(message.content).toBeNull();
-    expect(message.reasoning).toMatch(/^Hm and hm/);
-    expect(finish_reason).toBe("length");
-  });
-
-  test("comes before calls", async () => {
-    const { message } = await reply({ model: "thinking", tools, ...start("[call]") });
-    expect(message).toMatchObject({ reasoning: "So a call.", content: null });
-    expect(plainCalls(message.tool_calls)).toEqual([["add", {}]]);
-  });
-
-  test("include_reasoning false withholds it, with logprobs and ids, but counts it", async () => {
-    const { choices, usage } = await served.chat({ ...think, include_reasoning: false });
-    expect(choices[0]).toMatchObject({
-      message: { reasoning: null, content: "Four" },
-      logprobs: null,
-      token_ids: null,
-    });
-    expect(usage.completion_tokens).toBe(6);
-    for (const chunk of await served.chunks({ ...think, include_reasoning: false })) {
-      expect(chunk.choices[0]!.delta).not.toHaveProperty("reasoning");
-      expect(chunk.choices[0]!.logprobs).toBeNull();
-    }
-  });
-
-  test("suspends a constraint where the model thinks, and only there", async () => {
-    const constrained = { model: "thinking", structured_outputs: { choice: ["Yes", "<b>"] } };
-    const { message } = await reply({ ...constrained, ...start("[think]") });
-    expect(message.reasoning).toBe("Two and two.");
-    expect(["Yes", "<b>"]).toContain(message.content);
-    const { choices } = await served.chat({ ...constrained, n: 20, temperature: 2, seed: 1 });
-    for (const { message } of choices) expect(message.reasoning).toBeNull();
-    expect(new Set(choices.map(({ message }) => message.content))).toEqual(new Set(["Yes", "<b>"]));
-  });
-
-  test("a model that does not think has none", async () => {
-    expect((await served.chat({ model: "hermes", include_reasoning: false, logprobs: true })).choices[0]).toMatchObject(
-      {
-        message: { reasoning: null, content: "Four." },
-        logprobs: { content: [{}, {}] },
-      },
-    );
-  });
-
-  test("special tokens of the formats do not show in plain replies", async () => {
-    const { message } = await reply({ model: "thinking", ...start("[call]") });
-    expect(message.content).toBe('{"name": "add", "arguments": {}}');
-  });
+  expect(
+    (await scripts.served.chat({ model: "hermes", tools, messages, chat_template })).choices[0]!.message.content,
+  ).toBe("Four.");
 });
