@@ -1,61 +1,17 @@
-// Responses as clients meet them: items, events, what is kept, who may see it.
+// Responses as clients meet them: items, events, what is refused.
 
-import OpenAI from "openai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Engine } from "../../src/anneal.js";
-import type { ModelResponse, ResponseOutputItem, ResponseStreamEvent } from "../../src/types/responses.js";
-import { agentModel } from "../conformance/agentModel.js";
-import { type Refusal, Served } from "../conformance/served.js";
+import type { ModelResponse, ResponseOutputItem } from "../../src/types/responses.js";
+import type { Refusal } from "../conformance/served.js";
 import { canMeasureTurns, longestTurn } from "../fixtures/longestTurn.js";
 import { followsTheProtocol } from "./responseProtocol.js";
+import { last, ServedResponses, tools } from "./servedResponses.js";
 
-const tools = [
-  {
-    type: "function" as const,
-    name: "weather",
-    description: "Weather of a city.",
-    parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-    strict: null,
-  },
-  { type: "function" as const, name: "time", parameters: { type: "object", properties: {} }, strict: null },
-];
-
-let served: Served;
-let client: OpenAI;
-beforeAll(async () => {
-  const { model } = await agentModel("demo");
-  // Replies without end take their time where nothing of them is guessed.
-  served = await Served.open({ models: [model], speculation: "none" });
-  client = new OpenAI({ apiKey: served.engine.apiKey, baseURL: `${served.address}/v1`, maxRetries: 0 });
-});
-afterAll(() => served?.close());
-
-async function ask(body: Record<string, unknown>): Promise<ModelResponse> {
-  const answer = await served.request("POST", "/v1/responses", body);
-  const response = (await answer.json()) as ModelResponse;
-  expect(answer.status, JSON.stringify(response)).toBe(200);
-  return response;
-}
-
-/** The events of a request, which keep to the protocol. */
-async function events(body: Record<string, unknown>): Promise<ResponseStreamEvent[]> {
-  const answer = await served.request("POST", "/v1/responses", { ...body, stream: true });
-  const text = await answer.text();
-  expect(answer.status, text).toBe(200);
-  expect(answer.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
-  return followsTheProtocol(text);
-}
-
-async function refusal(body: Record<string, unknown>, field: string): Promise<Refusal> {
-  const answer = await served.request("POST", "/v1/responses", body);
-  const refused = (await answer.json()) as Refusal;
-  expect(answer.status, JSON.stringify(refused).slice(0, 500)).toBe(422);
-  expect(refused.detail.map(({ loc }) => loc.join("."))).toContain(`body.${field}`);
-  return refused;
-}
+const http = new ServedResponses();
+const { ask, events, refusal } = http;
 
 const kinds = (output: readonly ResponseOutputItem[]) => output.map(({ type }) => type);
-const last = (all: ResponseStreamEvent[]) => (all.at(-1) as { response: ModelResponse }).response;
 
 /** What differs from one making to the next. */
 const plain = ({ id: _, created_at, completed_at, output, ...rest }: ModelResponse) => ({
@@ -82,7 +38,7 @@ describe("a response", () => {
     expect(response.output).toMatchObject([
       { type: "message", role: "assistant", status: "completed", content: [{ text: "Good day to you." }] },
     ]);
-    const chat = await served.chat({ messages: [{ role: "user", content: "Hi" }], model: "demo" });
+    const chat = await http.served.chat({ messages: [{ role: "user", content: "Hi" }], model: "demo" });
     expect(chat.choices[0]!.message.content).toBe("Good day to you.");
   });
 
@@ -220,7 +176,7 @@ describe("a response", () => {
       additionalProperties: false,
     };
     const format = { type: "json_schema" as const, name: "report", strict: true, schema };
-    const parsed = await client.responses.create({ model: "demo", input: "json please", text: { format } });
+    const parsed = await http.client.responses.create({ model: "demo", input: "json please", text: { format } });
     expect(JSON.parse(parsed.output_text)).toEqual({ city: "Oslo", degrees: -3 });
     expect(parsed.text?.format).toMatchObject(format);
     const loose = await ask({ input: "json please", text: { format: { type: "json_object" } } });
@@ -275,13 +231,13 @@ describe("a response", () => {
     };
     const text = { format: { type: "json_schema" as const, name: "report", strict: true, schema } };
     const body = { model: "demo", input: "Report the weather.", tools, text };
-    const asked = await client.responses.create(body);
+    const asked = await http.client.responses.create(body);
     expect(asked.output).toMatchObject([{ type: "reasoning" }, { type: "function_call", name: "weather" }]);
     const streamed = plain(last(await events(body)));
     expect(streamed.output).toEqual(plain(asked as unknown as ModelResponse).output);
     const call = asked.output.find(({ type }) => type === "function_call") as { call_id: string };
     const given = { type: "function_call_output" as const, call_id: call.call_id, output: "cold" };
-    const done = await client.responses.create({ ...body, previous_response_id: asked.id, input: [given] });
+    const done = await http.client.responses.create({ ...body, previous_response_id: asked.id, input: [given] });
     expect(JSON.parse(done.output_text)).toEqual({ city: "Oslo", degrees: -3 });
     expect(kinds(done.output as ResponseOutputItem[])).toEqual(["message"]);
     const odd = { type: "object", properties: { a: { type: "string", pattern: "(?<=a)b" } } };
@@ -317,7 +273,7 @@ describe("a response", () => {
     expect(all).toContainEqual(
       expect.objectContaining({ type: "response.function_call_arguments.done", name: "weather" }),
     );
-    const again = await served.request("GET", `/v1/responses/${last(all).id}?stream=true`);
+    const again = await http.served.request("GET", `/v1/responses/${last(all).id}?stream=true`);
     expect(last(followsTheProtocol(await again.text())).output).toMatchObject([{ type: "reasoning" }, called]);
     const plainOne = await ask({ ...body, tool_choice: { type: "function", name: "place" } });
     expect(plainOne.output.at(-1)).toMatchObject({ type: "function_call", name: "place" });
@@ -326,7 +282,7 @@ describe("a response", () => {
     // The model sees its call under the name that it called.
     const call = whole.output.at(-1) as { call_id: string; arguments: string };
     const result = { type: "function_call_output", call_id: call.call_id, output: "cold" };
-    const asChat = await served.chat({
+    const asChat = await http.served.chat({
       model: "demo",
       messages: [
         { role: "user", content: "x" },
@@ -355,184 +311,6 @@ describe("a response", () => {
       completed_at: null,
       output: [{ status: "incomplete" }],
     });
-  });
-});
-
-describe("what goes before", () => {
-  it("is the stored response's input and output, and those before it", async () => {
-    const first = await ask({ input: "Weather?", tools, instructions: "Only now." });
-    const call = first.output.find((item) => item.type === "function_call")!;
-    const output = { type: "function_call_output", call_id: call.call_id, output: "cold" };
-    const second = await ask({ previous_response_id: first.id, input: [output], tools });
-    expect(second.output).toMatchObject([{ type: "message", content: [{ text: "It is cold in Oslo." }] }]);
-    expect(second.previous_response_id).toBe(first.id);
-    const third = await ask({ previous_response_id: second.id, input: "Thanks" });
-    // The same conversation written out.
-    const written = await ask({
-      input: [
-        { role: "user", content: "Weather?" },
-        ...first.output,
-        output,
-        ...second.output,
-        { role: "user", content: [{ type: "input_text", text: "Thanks" }] },
-      ],
-    });
-    expect(written.usage!.input_tokens).toBe(third.usage!.input_tokens);
-    // References to what was put out stand for it.
-    const referred = await ask({
-      input: [
-        { role: "user", content: "Weather?" },
-        ...first.output.map(({ id }) => ({ type: "item_reference", id })),
-        output,
-        ...second.output.map(({ id }) => ({ type: "item_reference", id })),
-        { role: "user", content: "Thanks" },
-      ],
-    });
-    expect(referred.usage!.input_tokens).toBe(third.usage!.input_tokens);
-  });
-
-  it("is a NotFoundError where it is gone, was not kept, or is another's", async () => {
-    const kept = await ask({ input: "Hi" });
-    const fleeting = await ask({ input: "Hi", store: false });
-    const { key } = await served.engine.keys.create({ entity: "other" });
-    const theirs = { headers: { authorization: `Bearer ${key}` } };
-    const path = `/v1/responses/${kept.id}`;
-    for (const [method, at] of [
-      ["GET", path],
-      ["DELETE", path],
-      ["POST", `${path}/cancel`],
-      ["GET", `${path}/input_items`],
-    ] as const) {
-      expect((await served.request(method, at, undefined, theirs)).status, at).toBe(404);
-    }
-    const goOn = (id: string, init?: RequestInit) =>
-      served.request("POST", "/v1/responses", { previous_response_id: id, input: "x" }, init);
-    expect((await goOn(kept.id, theirs)).status).toBe(404);
-    expect((await goOn(fleeting.id)).status).toBe(404);
-    const item = [{ type: "item_reference", id: kept.output[0]!.id }];
-    expect((await served.request("POST", "/v1/responses", { input: item }, theirs)).status).toBe(404);
-    expect((await goOn(kept.id)).status).toBe(200);
-    expect(await (await served.request("DELETE", path)).json()).toEqual({
-      id: kept.id,
-      object: "response",
-      deleted: true,
-    });
-    const gone = await goOn(kept.id);
-    expect([gone.status, ((await gone.json()) as Refusal).error.code]).toEqual([404, "previous_response_not_found"]);
-  });
-
-  it("is cut where it does not fit and that is wished, by whole turns, the system's words kept", async () => {
-    const turn = (i: number) => [
-      { role: "user", content: `${i} ${"x".repeat(200)}` },
-      { role: "assistant", content: "yes" },
-    ];
-    const input = [
-      { role: "system", content: "S" },
-      ...Array.from({ length: 20 }, (_, i) => turn(i)).flat(),
-      { role: "user", content: "Hi" },
-    ];
-    const { detail, error } = await refusal({ input }, "input");
-    expect([detail[0]!.type, error.code]).toEqual(["context_length_exceeded", "context_length_exceeded"]);
-    expect(error.message).toContain("truncation");
-    const fitted = await ask({ input, truncation: "auto", max_output_tokens: 1 });
-    const tokens = fitted.usage!.input_tokens;
-    expect(tokens).toBeLessThan(2048);
-    // One turn more would be too much.
-    expect(tokens).toBeGreaterThan(2048 - 220);
-  });
-});
-
-describe("what is kept", () => {
-  it("can be read, with its input, also in events", async () => {
-    const made = await ask({ input: [{ role: "user", content: "Weather?" }], tools, top_logprobs: 1 });
-    expect(await (await served.request("GET", `/v1/responses/${made.id}`)).json()).toEqual(made);
-    expect(await client.responses.retrieve(made.id)).toMatchObject({ id: made.id, output: made.output });
-    const items = await client.responses.inputItems.list(made.id);
-    expect(items.data).toMatchObject([
-      { type: "message", role: "user", content: [{ type: "input_text", text: "Weather?" }] },
-    ]);
-    const told = await (await served.request("GET", `/v1/responses/${made.id}?stream=true`)).text();
-    expect(last(followsTheProtocol(told))).toEqual(made);
-    const after = await (await served.request("GET", `/v1/responses/${made.id}?stream=true&starting_after=3`)).text();
-    expect(after).toMatch(/^event: response.completed\n/);
-    expect((await client.responses.retrieve(made.id, { stream: true })).controller).toBeDefined();
-  });
-
-  it("is listed in pages, from either end", async () => {
-    const input = Array.from({ length: 45 }, (_, i) => ({ role: "user", content: `${i}` }));
-    const { id } = await ask({ input });
-    const texts: string[] = [];
-    for await (const item of client.responses.inputItems.list(id, { limit: 20, order: "asc" })) {
-      texts.push((item as unknown as { content: { text: string }[] }).content[0]!.text);
-    }
-    expect(texts).toEqual(input.map(({ content }) => content));
-    const page = await served.engine.responses.inputItems.list(id, { limit: 2 });
-    expect(page.data).toMatchObject([{ content: [{ text: "44" }] }, { content: [{ text: "43" }] }]);
-    expect(page.has_more).toBe(true);
-    // The items of a response that goes on from it are others.
-    const next = await ask({ previous_response_id: id, input: "more" });
-    const elsewhere = client.responses.inputItems.list(next.id, { after: page.data[0]!.id });
-    await expect(elsewhere).rejects.toMatchObject({ status: 404, param: "after" });
-  });
-
-  it("outlives the engine; what was being made then has failed", async () => {
-    const { mkdtempSync, rmSync } = await import("node:fs");
-    const home = mkdtempSync("/tmp/anneal-responses-");
-    const { model } = await agentModel("demo");
-    const open = () => Engine.open({ home, models: [model], threads: 1, speculation: "none" });
-    const first = await open();
-    const whole = await first.responses.create({ input: "Hi" });
-    const running = await first.responses.create({ input: "loop", background: true });
-    expect(running.status).toBe("queued");
-    await first.close();
-    const second = await open();
-    expect(await second.responses.retrieve(whole.id)).toEqual(whole);
-    expect((await second.responses.retrieve(running.id)).status).toBe("failed");
-    await second.close();
-    rmSync(home, { recursive: true });
-  });
-});
-
-describe("in the background", () => {
-  it("is answered at once, and is there later", async () => {
-    const queued = await client.responses.create({ model: "demo", input: "Hi", background: true });
-    expect(queued).toMatchObject({ status: "queued", background: true, output: [] });
-    let now = await client.responses.retrieve(queued.id);
-    while (now.status === "queued" || now.status === "in_progress") now = await client.responses.retrieve(queued.id);
-    expect(now).toMatchObject({ status: "completed", output_text: "Good day to you." });
-    // Cancelling what has ended changes nothing.
-    expect((await client.responses.cancel(queued.id)).status).toBe("completed");
-  });
-
-  it("is cancelled, keeping what there was", async () => {
-    const queued = await client.responses.create({
-      model: "demo",
-      input: "loop",
-      background: true,
-      max_output_tokens: 2000,
-    });
-    const cancelled = await client.responses.cancel(queued.id);
-    expect(cancelled.status).toBe("cancelled");
-    expect((await client.responses.retrieve(queued.id)).status).toBe("cancelled");
-    const whole = await ask({ input: "Hi" });
-    expect((await served.request("POST", `/v1/responses/${whole.id}/cancel`)).status).toBe(400);
-  });
-
-  it("is followed by several, from where each was", async () => {
-    const body = { input: "Both", tools, background: true };
-    const all = await events(body);
-    expect(all.slice(0, 3).map(({ type }) => type)).toEqual([
-      "response.created",
-      "response.queued",
-      "response.in_progress",
-    ]);
-    const { id } = last(all);
-    const again = await (await served.request("GET", `/v1/responses/${id}?stream=true`)).text();
-    expect(followsTheProtocol(again)).toEqual(all);
-    const rest = await (await served.request("GET", `/v1/responses/${id}?stream=true&starting_after=4`)).text();
-    const numbers = [...rest.matchAll(/"sequence_number":(\d+)/g)].map(([, number]) => Number(number));
-    expect(numbers).toEqual(all.slice(5).map(({ sequence_number }) => sequence_number));
-    await refusal({ input: "Hi", background: true, store: false }, "background");
   });
 });
 
@@ -570,7 +348,7 @@ describe("what is not there", () => {
   });
 
   it("is named in process too, with every unknown field", async () => {
-    const { responses } = served.engine;
+    const { responses } = http.served.engine;
     await expect(responses.create({ input: "x", no_such: 1 } as never)).rejects.toMatchObject({
       code: "invalid_request",
       param: "no_such",
@@ -581,7 +359,7 @@ describe("what is not there", () => {
 });
 
 it("ends when its reader leaves, and when its signal aborts", async () => {
-  const { responses, core } = served.engine;
+  const { responses, core } = http.served.engine;
   const running = () => core.defaultBase.loop.stats().running;
   const stream = await responses.create({ input: "loop", stream: true });
   for await (const { type } of stream) if (type === "response.output_text.delta") break;
@@ -600,7 +378,7 @@ it("ends when its reader leaves, and when its signal aborts", async () => {
 });
 
 it("is the same for an engine behind an address", async () => {
-  const remote = await Engine.connect(served.address, { apiKey: served.engine.apiKey });
+  const remote = await Engine.connect(http.served.address, { apiKey: http.served.engine.apiKey });
   const made = await remote.responses.create({ input: "Hi" });
   expect(await remote.responses.retrieve(made.id)).toEqual(made);
   const types: string[] = [];
@@ -613,13 +391,13 @@ it("is the same for an engine behind an address", async () => {
 });
 
 it("works for the openai package: stream and parse", async () => {
-  const stream = client.responses.stream({ model: "demo", input: "Weather?", tools });
+  const stream = http.client.responses.stream({ model: "demo", input: "Weather?", tools });
   const seen: string[] = [];
   for await (const { type } of stream) seen.push(type);
   const final = await stream.finalResponse();
   expect(kinds(final.output as ResponseOutputItem[])).toEqual(["reasoning", "function_call"]);
   expect(seen).toContain("response.function_call_arguments.delta");
-  const parsed = await client.responses.parse({
+  const parsed = await http.client.responses.parse({
     model: "demo",
     input: "Weather?",
     tools: [{ ...tools[0]!, strict: true }],
@@ -645,7 +423,7 @@ describe("a body made to harm", () => {
     ["tools without end", `{"input":"x","tools":[${'{"type":"function","name":"a"},'.repeat(5000)}1]}`],
   ])("is refused in few words, and others are served: %s", async (_, body) => {
     const begun = performance.now();
-    const answer = await served.request("POST", "/v1/responses", body);
+    const answer = await http.served.request("POST", "/v1/responses", body);
     const refused = (await answer.json()) as Refusal;
     expect([400, 413, 422]).toContain(answer.status);
     expect(refused.detail?.length ?? 1).toBeLessThanOrEqual(17);
@@ -655,9 +433,9 @@ describe("a body made to harm", () => {
 
   it.runIf(canMeasureTurns)("of items as many as may be is never long at a time", async () => {
     const body = `{"input":[${'{"role":"user","content":"x"},'.repeat(131_071)}{"role":"user","content":"x"}]}`;
-    const headers = { authorization: `Bearer ${served.engine.apiKey}`, "content-type": "application/json" };
+    const headers = { authorization: `Bearer ${http.served.engine.apiKey}`, "content-type": "application/json" };
     const turn = await longestTurn(async () => {
-      const answer = await served.engine.fetch("http://anneal/v1/responses", { method: "POST", headers, body });
+      const answer = await http.served.engine.fetch("http://anneal/v1/responses", { method: "POST", headers, body });
       expect(answer.status).toBe(422);
       await answer.text();
     });
