@@ -10,7 +10,7 @@ import { caseAdapter, expected, loadCase, pagesFrom, plainSlot, relativeError } 
 /** Entry t of a pass is about token t + 1; the last one about none. */
 const toEntries = (values: Float32Array, last = 0) => Float32Array.of(...values, last);
 
-describe.each(someOnGpu(["llama", "qwen3"] as const, (name) => name === "qwen3"))("%s", (name) => {
+describe.each(someOnGpu(["llama", "qwen3", "gemma2"] as const, (name) => name === "qwen3"))("%s", (name) => {
   const { rows: tokens } = expected(name);
   let model: DeviceModel;
   let adapter: Awaited<ReturnType<typeof caseAdapter>>;

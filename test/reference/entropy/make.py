@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 torch.set_num_threads(1)
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = ["llama", "qwen3"]  # a head of its own, and a tied one
+CASES = ["llama", "qwen3", "gemma2"]  # a head of its own, a tied one, and one whose logits are capped
 WEIGHTS = ("embed_tokens", "lm_head", "model.norm", "layers.0.self_attn.q_proj", "layers.1.mlp.down_proj")
 TEMPERATURES = [0.5, 1.0, 1.7, 0.85]
 
