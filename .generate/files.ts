@@ -8,6 +8,7 @@ import * as artifacts from "../src/schemas/artifacts.js";
 import * as chat from "../src/schemas/chat.js";
 import * as completions from "../src/schemas/completions.js";
 import * as embeddings from "../src/schemas/embeddings.js";
+import * as generations from "../src/schemas/generations.js";
 import * as health from "../src/schemas/health.js";
 import * as jobs from "../src/schemas/jobs.js";
 import * as loraAdapters from "../src/schemas/loraAdapters.js";
@@ -37,6 +38,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
   ["chat", "chat.ts and completions.ts", [...schemasOf(chat), ...schemasOf(completions)]],
   ["responses", "responseRequests.ts and responses.ts", [...schemasOf(responseRequests), ...schemasOf(responses)]],
   ["textCompletions", "textCompletions.ts", schemasOf(textCompletions)],
+  ["generations", "generations.ts", schemasOf(generations)],
   ["loraAdapters", "loraAdapters.ts", schemasOf(loraAdapters)],
   ["embeddings", "embeddings.ts", schemasOf(embeddings)],
   ["tokens", "tokens.ts", schemasOf(tokens)],
@@ -50,7 +52,7 @@ const FILES: readonly [file: string, from: string, schemas: Schemas][] = [
 ];
 
 /** Files whose requests may be written with `as const`; in the others lists go to and fro. */
-const READONLY = new Set(["chat", "responses", "textCompletions", "embeddings", "tokens"]);
+const READONLY = new Set(["chat", "responses", "textCompletions", "generations", "embeddings", "tokens"]);
 
 const root = join(import.meta.dirname, "..");
 

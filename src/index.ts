@@ -16,6 +16,7 @@ export type * from "./types/client.js";
 export type * from "./types/devices.js";
 export type * from "./types/embeddings.js";
 export type * from "./types/gather.js";
+export type * from "./types/generations.js";
 export type * from "./types/health.js";
 export type * from "./types/home.js";
 export type * from "./types/hub.js";

@@ -6,6 +6,7 @@ import { packageVersion } from "../packageFiles.js";
 import { chatCompletionCreate } from "../schemas/chat.js";
 import { chatCompletion, chatCompletionChunk } from "../schemas/completions.js";
 import * as embeddings from "../schemas/embeddings.js";
+import * as generations from "../schemas/generations.js";
 import * as health from "../schemas/health.js";
 import * as loraAdapters from "../schemas/loraAdapters.js";
 import * as models from "../schemas/models.js";
@@ -13,6 +14,7 @@ import * as textCompletions from "../schemas/textCompletions.js";
 import * as tokens from "../schemas/tokens.js";
 import type { ChatCompletionCreateParams } from "../types/chat.js";
 import type { EmbeddingCreateParams } from "../types/embeddings.js";
+import type { GenerationCreateParams } from "../types/generations.js";
 import type { LoraAdapterLoadParams, LoraAdapterUnloadParams } from "../types/loraAdapters.js";
 import type { TextCompletionCreateParams } from "../types/textCompletions.js";
 import type { DetokenizeParams, TokenizeParams } from "../types/tokens.js";
@@ -35,6 +37,11 @@ const EXACT_FIELDS: ExactFields = {
   chat_template_kwargs: "floats",
 };
 
+const EXACT_GENERATION_FIELDS: ExactFields = {
+  priority: "integers",
+  sampling_params: { seed: "integers", structured_outputs: "spellings" },
+};
+
 /** A proxy in front names a request by its header, whatever the body says; what nobody names has the name of the answer's header. */
 function named(body: unknown, { request, requestId }: Call): unknown {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
@@ -47,6 +54,14 @@ async function createCompletion(call: Call): Promise<unknown> {
   const params = named(await json(EXACT_FIELDS), call) as ChatCompletionCreateParams;
   const client = new AbortController();
   const reply = await as.chat.completions.create(params, { signal: AbortSignal.any([signal, client.signal]) });
+  return Symbol.asyncIterator in reply ? streamed(reply, chunkEvents, call, client) : reply;
+}
+
+async function generate(call: Call): Promise<unknown> {
+  const { as, json, signal } = call;
+  const params = named(await json(EXACT_GENERATION_FIELDS), call) as GenerationCreateParams;
+  const client = new AbortController();
+  const reply = await as.tokens.generate(params, { signal: AbortSignal.any([signal, client.signal]) });
   return Symbol.asyncIterator in reply ? streamed(reply, chunkEvents, call, client) : reply;
 }
 
@@ -144,6 +159,15 @@ export const inferenceRoutes: readonly Route[] = [
     body: tokens.detokenizeRequest,
     response: tokens.detokenizeResult,
     handle: async ({ as, json }) => as.tokens.detokenize((await json()) as DetokenizeParams),
+  },
+  {
+    method: "POST",
+    path: "/inference/v1/generate",
+    summary: "Go on with token ids",
+    body: generations.generationCreate,
+    response: generations.generation,
+    events: generations.generation,
+    handle: generate,
   },
   {
     method: "GET",

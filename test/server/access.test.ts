@@ -43,6 +43,7 @@ const endpoints = [
   ["POST", "/tokenize"],
   ["POST", "/detokenize"],
   ["GET", "/tokenizer_info"],
+  ["POST", "/inference/v1/generate"],
   ["GET", "/openapi.json"],
 ] as const;
 

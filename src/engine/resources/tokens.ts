@@ -5,12 +5,19 @@ import { validate, validateAsync } from "../../schemas/validate.js";
 import type { Tokenizer } from "../../text/index.js";
 import type { RequestOptions } from "../../types/client.js";
 import type {
+  Generation,
+  GenerationCreateParams,
+  GenerationCreateParamsNonStreaming,
+  GenerationCreateParamsStreaming,
+} from "../../types/generations.js";
+import type {
   DetokenizeParams,
   TokenizeParams,
   TokenizeResult,
   TokenizerInfo,
   TokenizerQuery,
 } from "../../types/tokens.js";
+import { chatHost } from "../chat/host.js";
 import { renderPrompt } from "../chat/prompt.js";
 import type { View } from "../core/access.js";
 import type { BaseModel } from "../core/baseModel.js";
@@ -54,6 +61,19 @@ export class Tokens {
     const { model, tokens } = await validateAsync(detokenizeRequest, params, { strict: this.#view.strict });
     const base = await this.#base(model);
     return { prompt: await textOf(base.tokenizer, tokens) };
+  }
+
+  /** Tokens drawn behind a prompt of tokens, with their logprobs; with `stream: true` as they are drawn. */
+  generate(params: GenerationCreateParamsNonStreaming, options?: RequestOptions): Promise<Generation>;
+  generate(params: GenerationCreateParamsStreaming, options?: RequestOptions): Promise<AsyncIterable<Generation>>;
+  generate(params: GenerationCreateParams, options?: RequestOptions): Promise<Generation | AsyncIterable<Generation>>;
+  async generate(
+    params: GenerationCreateParams,
+    options?: RequestOptions,
+  ): Promise<Generation | AsyncIterable<Generation>> {
+    const { createGeneration } = await import("../textCompletions/createGeneration.js");
+    const { caller, strict } = this.#view;
+    return createGeneration(chatHost(this.#core), params, { caller, strict, signal: options?.signal });
   }
 
   /** Special tokens and template of a model. */

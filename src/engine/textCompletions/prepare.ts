@@ -31,13 +31,13 @@ export async function prepare(
   host: ChatHost,
   request: TextCompletionRequest,
   served: ServedModel,
-  { caller, signal }: ChatCall,
+  { caller, signal, lowersMaxTokens }: ChatCall,
 ): Promise<PreparedPrompt[]> {
   const { base } = served;
   const chat = await asChat(request);
   checkFeatures(chat, served);
   const prompts = promptsOf(request);
-  const limits = { context: base.loop.contextLength, byDefault: undefined };
+  const limits = { context: base.loop.contextLength, byDefault: undefined, lowersMaxTokens };
   const wanted = constraintOf(chat);
   const grammar =
     wanted === null
