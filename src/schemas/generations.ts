@@ -117,7 +117,7 @@ export const generation = named(
     request_id: field(z.string(), "As asked, or a random one."),
     created: field(z.int(), "Unix time, in seconds."),
     model: field(z.string(), "The model that answered; of a trained one with its step."),
-    output_mode: z.literal("tokens"),
+    output_mode: field(z.literal("tokens"), "What is answered."),
     choices: field(z.array(choice), "`n` in order; of a chunk one, on the chunk with the usage none."),
     usage: field(usage.nullish(), "How many tokens it took; of chunks as `stream_options` asks for it."),
     prompt_token_ids: field(

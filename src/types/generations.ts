@@ -49,6 +49,7 @@ export interface Generation {
   created: number;
   /** The model that answered; of a trained one with its step. */
   model: string;
+  /** What is answered. */
   output_mode: "tokens";
   /** `n` in order; of a chunk one, on the chunk with the usage none. */
   choices: GenerationChoice[];

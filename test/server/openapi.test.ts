@@ -146,17 +146,11 @@ test("says what chat completions, tokens and the side routes answer", async () =
   await success("POST", "/tokenize", { messages });
   await success("POST", "/detokenize", { tokens });
   await success("GET", "/tokenizer_info");
-  const drawn = { max_tokens: 4, logprobs: 1, prompt_logprobs: 1 };
-  await success("POST", "/inference/v1/generate", {
-    token_ids: tokens,
-    sampling_params: drawn,
-    return_token_ids: true,
-  });
-  await success("POST", "/inference/v1/generate", {
-    token_ids: tokens,
-    sampling_params: { max_tokens: 4 },
-    stream: true,
-  });
+  const generate = (fields: object) =>
+    success("POST", "/inference/v1/generate", { token_ids: tokens, return_token_ids: true, ...fields });
+  const drawn = { max_tokens: 4, ignore_eos: true };
+  await generate({ sampling_params: { ...drawn, logprobs: 1, prompt_logprobs: 1 } });
+  await generate({ sampling_params: drawn, stream: true });
   for (const path of ["/v1/health", "/v1/system-check", "/load", "/metrics", "/openapi.json"])
     await success("GET", path);
   for (const path of ["/health", "/ping", "/version", "/docs"]) await success("GET", path);
