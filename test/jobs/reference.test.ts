@@ -10,43 +10,47 @@ import type { NamedTensors } from "../../src/runtime/runtime.js";
 import type { ExperimentalConfig, SftConfig, TrainingEvent } from "../../src/types/training.js";
 import type { TrajectoryGroup } from "../../src/types/trajectories.js";
 import { readAdapterFolder, readSafetensors } from "../../src/weights/index.js";
-import { DEVICE } from "../native/device.js";
+import { DEVICE, someOnGpu } from "../native/device.js";
 
 const reference = fileURLToPath(new URL("../reference", import.meta.url));
 const read = <T>(name: string): T => JSON.parse(readFileSync(join(reference, "jobs", name), "utf8")) as T;
 
 type RlJobs = { groups: TrajectoryGroup[]; configs: Record<string, ExperimentalConfig> };
-const rl = ["rl.json", "rl_tempered.json"].flatMap((name) => {
-  const { groups, configs } = read<RlJobs>(name);
-  return Object.entries(configs).map(([name, config]) => ({ name, config, groups }));
-});
+/** Recorded jobs of a model, in a folder of `reference/jobs`. */
+const rlOf = (model: string, recorded: string) =>
+  ["rl.json", "rl_tempered.json"].flatMap((file) => {
+    const { groups, configs } = read<RlJobs>(join(recorded, file));
+    return Object.entries(configs).map(([name, config]) => ({ name, config, groups, model, recorded }));
+  });
+/** Experts are computed by the processor alone. */
+const MODELS = someOnGpu(["qwen3", "gpt_oss"], (model) => model === "qwen3");
+const rl = [...rlOf("qwen3", ""), ...rlOf("gpt_oss", "gpt_oss")].filter(({ model }) => MODELS.includes(model));
 const sft = read<{ config: SftConfig; conversations: unknown[] }>("sft.json");
-const expected = read<Record<string, { loss: number[]; grad_norm: number[]; validation?: number[] }>>("expected.json");
+type Outcomes = Record<string, { loss: number[]; grad_norm: number[]; validation?: number[] }>;
 
 let folder: string;
 let engine: Engine;
-let before: NamedTensors;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "anneal-jobs-"));
-  cpSync(join(reference, "models/qwen3"), join(folder, "base"), { recursive: true });
-  cpSync(join(reference, "jobs/tokenizer"), join(folder, "base"), { recursive: true });
+  for (const model of MODELS) cpSync(join(reference, "models", model), join(folder, model), { recursive: true });
+  cpSync(join(reference, "jobs/tokenizer"), join(folder, "qwen3"), { recursive: true });
+  cpSync(join(reference, "jobs/gpt_oss/tokenizer"), join(folder, "gpt_oss"), { recursive: true });
   engine = await Engine.open({
     home: join(folder, "home"),
-    models: [{ id: "reference", path: join(folder, "base") }],
+    models: MODELS.map((id) => ({ id, path: join(folder, id) })),
     device: DEVICE,
     dtype: "float32",
     dataRoots: [folder],
   });
-  before = (await readAdapterFolder(join(folder, "base/adapter"))).tensors;
 });
 afterAll(async () => {
   await engine.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function importedModel(name: string): Promise<string> {
-  const path = join(folder, "base/adapter");
-  return (await engine.models.import({ project: "p", name, base_model: "reference", path })).id;
+async function importedModel(name: string, model = "qwen3"): Promise<string> {
+  const path = join(folder, model, "adapter");
+  return (await engine.models.import({ project: "p", name, base_model: model, path })).id;
 }
 
 const adapterAt = async (modelId: string, step: number) =>
@@ -66,7 +70,8 @@ function distance(a: NamedTensors, b: NamedTensors): number {
 const norm = (tensors: NamedTensors) =>
   Math.sqrt([...tensors.values()].reduce((sum, { data }) => sum + data.reduce((all, value) => all + value ** 2, 0), 0));
 
-async function check(name: string, modelId: string, events: TrainingEvent[]): Promise<void> {
+async function check(name: string, modelId: string, events: TrainingEvent[], recorded = ""): Promise<void> {
+  const expected = read<Outcomes>(join(recorded, "expected.json"));
   const steps = events.filter(({ type }) => type === "gradient_step").map(({ data }) => data as Record<string, number>);
   expect(steps).toHaveLength(expected[name]!.loss.length);
   for (const [i, { loss, grad_norm }] of steps.entries()) {
@@ -74,9 +79,9 @@ async function check(name: string, modelId: string, events: TrainingEvent[]): Pr
     expect(Math.abs(loss! / expected[name]!.loss[i]! - 1)).toBeLessThan(1e-3);
     expect(Math.abs(grad_norm! / expected[name]!.grad_norm[i]! - 1)).toBeLessThan(1e-3);
   }
-  const wanted = (await readSafetensors(join(reference, "jobs", `expected_${name}.safetensors`))).tensors;
+  const wanted = (await readSafetensors(join(reference, "jobs", recorded, `expected_${name}.safetensors`))).tensors;
   const made = await adapterAt(modelId, 1);
-  const moved = distance(before, wanted);
+  const moved = distance(await adapterAt(modelId, 0), wanted);
   const error = distance(made, wanted);
   expect(moved / norm(wanted)).toBeGreaterThan(1e-2);
   expect(error / norm(wanted)).toBeLessThan(1e-4);
@@ -92,19 +97,19 @@ async function eventsOf(jobId: string): Promise<TrainingEvent[]> {
 describe("an imported adapter", () => {
   it("becomes step 0 as it is, and answers", async () => {
     const id = await importedModel("imported");
-    expect(await adapterAt(id, 0)).toEqual(before);
+    expect(await adapterAt(id, 0)).toEqual((await readAdapterFolder(join(folder, "qwen3/adapter"))).tensors);
     const ask = async (model: string) =>
       (await engine.chat.completions.create({ model, messages: [{ role: "user", content: "a" }], temperature: 0 }))
         .choices[0]!.message.content;
-    expect(await ask("local/p/imported")).not.toBe(await ask("reference"));
+    expect(await ask("local/p/imported")).not.toBe(await ask("qwen3"));
   });
 });
 
 describe("a job makes of an adapter what PyTorch makes of it", () => {
-  it.each(rl)("with the RL settings $name", async ({ name, config, groups }) => {
-    const modelId = await importedModel(`rl-${name}`);
+  it.each(rl)("of $model with the RL settings $name", async ({ name, config, groups, model, recorded }) => {
+    const modelId = await importedModel(`rl-${model}-${name}`, model);
     const request = { model_id: modelId, trajectory_groups: groups, experimental_config: config };
-    await check(name, modelId, await eventsOf((await engine.trainingJobs.create(request)).id));
+    await check(name, modelId, await eventsOf((await engine.trainingJobs.create(request)).id), recorded);
   });
 
   it("from conversations, with a learning rate per batch", async () => {
@@ -124,7 +129,7 @@ describe("a job makes of an adapter what PyTorch makes of it", () => {
     const events = await eventsOf(id);
     await check("sft_epochs", modelId, events);
     const validations = events.flatMap(({ data }) => (data as Record<string, number>)["val/loss"] ?? []);
-    const wanted = expected.sft_epochs!.validation!;
+    const wanted = read<Outcomes>("expected.json").sft_epochs!.validation!;
     // The last one twice: of the last step and of the job.
     expect(validations).toHaveLength(wanted.length + 1);
     for (const [i, value] of wanted.entries()) expect(Math.abs(validations[i]! / value - 1)).toBeLessThan(1e-3);

@@ -5,6 +5,7 @@
 Reads ../models/qwen3 (weights and a peft adapter, both taken as float32) and writes beside itself: a byte-level tokenizer
 with a chat template, the requests (rl.json, sft.json) and, per job, the adapter that three optimizer steps make of the
 adapter they start from (expected_*.safetensors), with the losses and gradient norms on the way (expected.json).
+Of ../models/gpt_oss, whose attention has sinks and windows, the same of reinforcement learning in gpt_oss/.
 """
 import copy, hashlib, itertools, json, math, os
 import torch
@@ -14,8 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOLDER = os.path.join(HERE, "..", "models", "qwen3")
-VOCAB = 384
+VOCABULARIES = {"qwen3": 384, "gpt_oss": 82}
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -30,26 +30,29 @@ def write(name, value):
         file.write("\n")
 
 
-def make_tokenizer():
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+def make_tokenizer(folder, vocabulary):
+    """Of a small vocabulary, the first letters only."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:vocabulary - 3]
     vocab = {"<|endoftext|>": 0, "<|im_start|>": 1, "<|im_end|>": 2}
     vocab.update({letter: index + 3 for index, letter in enumerate(alphabet)})
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in list(vocab)[:3]])
-    os.makedirs(os.path.join(HERE, "tokenizer"), exist_ok=True)
-    tokenizer.save(os.path.join(HERE, "tokenizer", "tokenizer.json"))
+    os.makedirs(os.path.join(HERE, folder), exist_ok=True)
+    tokenizer.save(os.path.join(HERE, folder, "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
-    write("tokenizer/tokenizer_config.json", config)
+    write(os.path.join(folder, "tokenizer_config.json"), config)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
     fast.chat_template = TEMPLATE
     return fast
 
 
-def load():
-    base = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32, attn_implementation="eager")
-    return PeftModel.from_pretrained(base, os.path.join(FOLDER, "adapter"), is_trainable=True).eval()
+def load(name="qwen3"):
+    folder = os.path.join(HERE, "..", "models", name)
+    experts = {"experts_implementation": "eager"} if name == "gpt_oss" else {}
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", **experts)
+    return PeftModel.from_pretrained(base, os.path.join(folder, "adapter"), is_trainable=True).eval()
 
 
 def token_values(model, tokens, temperatures=None):
@@ -70,11 +73,11 @@ def token_logprobs(model, tokens, temperatures=None):
 # --- reinforcement learning ------------------------------------------------------------------------------------------
 
 
-def make_groups(model):
+def make_groups(model, vocabulary):
     generator = torch.Generator().manual_seed(20)
 
     def ids(count):
-        return torch.randint(3, VOCAB, (count,), generator=generator).tolist()
+        return torch.randint(3, vocabulary, (count,), generator=generator).tolist()
 
     def choice(prompt, count):
         sampled = ids(count)
@@ -330,8 +333,8 @@ def scheduled(config, steps):
     return rates
 
 
-def rl_job(groups, config):
-    model = load()
+def rl_job(name, groups, config):
+    model = load(name)
     units = plan(groups, config)
     start = config.get("precalculate_logprobs", False)
     if start:
@@ -343,9 +346,9 @@ def rl_job(groups, config):
     return train(model, losses, rates, 0.1, 0.1), adapter_of(model)
 
 
-def main():
-    tokenizer = make_tokenizer()
-    groups = make_groups(load())
+def rl_jobs(name, folder, chosen=None):
+    """Requests and their outcomes in `folder`; of `chosen` configurations, where given."""
+    groups = make_groups(load(name), VOCABULARIES[name])
     settings = {
         "default": {"learning_rate": 1e-3},
         "sequence_ppo": {"learning_rate": 1e-3, "ppo": True, "epsilon": 0.3, "epsilon_high": 0.5,
@@ -355,18 +358,27 @@ def main():
                       "kl_penalty_coef": 0.1, "kl_penalty_source": "current_learner"},
         "bonus": {"learning_rate": 1e-3, "entropy_coef": 0.1, "learning_rate_schedule": "linear", "warmup_ratio": 0.67},
     }
-    tempered = at_temperatures(load(), groups, torch.Generator().manual_seed(21))
+    tempered = at_temperatures(load(name), groups, torch.Generator().manual_seed(21))
     at_temperature = {
         "tempered": {"learning_rate": 2e-3, "learning_rate_schedule": "cosine"},
         "tempered_bonus": {"learning_rate": 1e-3, "entropy_coef": 0.3, "truncated_importance_sampling": 1.5,
                            "kl_penalty_coef": 0.1, "kl_penalty_source": "current_learner"},
     }
-    write("rl.json", {"groups": groups, "configs": settings})
-    write("rl_tempered.json", {"groups": tempered, "configs": at_temperature})
     expected = {}
-    for name, config in (settings | at_temperature).items():
-        expected[name], adapter = rl_job(tempered if name in at_temperature else groups, config)
-        save_file(adapter, os.path.join(HERE, f"expected_{name}.safetensors"))
+    for file, requests, configs in (("rl.json", groups, settings), ("rl_tempered.json", tempered, at_temperature)):
+        configs = {key: config for key, config in configs.items() if chosen is None or key in chosen}
+        write(os.path.join(folder, file), {"groups": requests, "configs": configs})
+        for key, config in configs.items():
+            expected[key], adapter = rl_job(name, requests, config)
+            save_file(adapter, os.path.join(HERE, folder, f"expected_{key}.safetensors"))
+    return expected
+
+
+def main():
+    make_tokenizer("gpt_oss/tokenizer", VOCABULARIES["gpt_oss"])
+    write("gpt_oss/expected.json", rl_jobs("gpt_oss", "gpt_oss", ["default", "sequence_ppo", "tempered_bonus"]))
+    tokenizer = make_tokenizer("tokenizer", VOCABULARIES["qwen3"])
+    expected = rl_jobs("qwen3", "")
     rows = [sft_row(tokenizer, conversation) for conversation in CONVERSATIONS]
     write("sft.json", {"config": SFT, "conversations": [{"messages": row["messages"]} for row in rows]})
     model = load()
