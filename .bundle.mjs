@@ -59,6 +59,8 @@ export async function bundle({ outdir, node = engines.node }) {
   // Apart from the others: a thread loads what it needs, not what an engine does.
   const threads = await build({
     ...options,
+    // A chunk that both builds make would have one name in both, and go when the others' chunks are joined.
+    chunkNames: "thread-[hash]",
     entryPoints: [
       "src/text/textWorker.ts",
       "src/runtime/onnx/decoderWorker.ts",

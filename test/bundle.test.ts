@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { build } from "esbuild";
 import { afterAll, beforeAll, expect, it } from "vitest";
 
 type Bundle = (options: { outdir: string }) => Promise<void>;
@@ -27,6 +28,23 @@ beforeAll(async () => {
   writeFileSync(join(top, "package.json"), '{"name":"anneal","type":"module"}');
 });
 afterAll(() => rmSync(top, { recursive: true, force: true }));
+
+it("has every file that one of its files imports, those of threads among them", async () => {
+  const files = readdirSync(outdir, { recursive: true, encoding: "utf8" }).filter((name) => /\.c?js$/.test(name));
+  expect(files).toContain(join("text", "textWorker.js"));
+  const { errors } = await build({
+    absWorkingDir: outdir,
+    entryPoints: files.map((file) => ({ in: join(outdir, file), out: file })),
+    outdir: top,
+    bundle: true,
+    write: false,
+    format: "esm",
+    platform: "node",
+    packages: "external",
+    logLevel: "silent",
+  }).catch((error: { errors: { text: string }[] }) => error);
+  expect(errors.map(({ text }) => text)).toEqual([]);
+});
 
 it("holds what asks the hub, which works without the parts that upload", () => {
   const file = readdirSync(outdir).find((name) => /^hubApi-\w+\.js$/.test(name))!;
